@@ -1,0 +1,3 @@
+"""The poolhouse control plane: signaling, relay credentials, metrics."""
+
+__version__ = "0.1.0"

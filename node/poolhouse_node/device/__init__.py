@@ -1,0 +1,1 @@
+"""A device in a room: links in, messages out."""
