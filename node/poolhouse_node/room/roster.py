@@ -1,0 +1,117 @@
+"""Who is in the room: names, facts of devices, the roster (joining, sections 7 and 9)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from poolhouse_node.room.pledge import count_gb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["Member", "Roster", "clean_meta", "clean_name", "device_label", "unique_name"]
+
+NAME_CHARACTERS = 40
+_UNWANTED = re.compile(r"[\x00-\x1f\x7f<>\"'`&]")
+_KINDS = {
+    "iPhone": "iPhone",
+    "iPad": "iPad",
+    "Mac": "Mac",
+    "Android": "Android phone",
+    "Android tablet": "Android tablet",
+}
+
+
+def clean_name(name: object, peer_id: str) -> str:
+    """A name fit to show; decision 5 says what stands in for a missing one."""
+    if name is None:
+        return peer_id
+    cleaned = _UNWANTED.sub("", str(name)).strip()[:NAME_CHARACTERS]
+    return cleaned or peer_id[:8]
+
+
+def unique_name(name: str, taken: Iterable[str]) -> str:
+    """``name``, or its first 36 characters and the lowest number from 2 that is free."""
+    others = set(taken)
+    if name not in others:
+        return name
+    number = 2
+    while (numbered := f"{name[:36]} {number}") in others:
+        number += 1
+    return numbered
+
+
+def clean_meta(meta: object, *, on_host: bool) -> dict[str, object]:
+    """What is kept of a received ``meta`` (joining, section 2)."""
+    kept = dict(meta) if isinstance(meta, dict) else {}
+    if not on_host:
+        return {key: value for key, value in kept.items() if key not in {"api", "ctx"}}
+    if kept.get("api"):
+        client = _UNWANTED.sub("", str(kept.get("client") or "")).strip()[:NAME_CHARACTERS]
+        return {"api": 1, "webgpu": False, "ua": "API", "client": client}
+    return kept
+
+
+def device_label(meta: Mapping[str, object]) -> str:
+    """A device in a few words: its kind and what it lends."""
+    if meta.get("api"):
+        return "API client"
+    kind = _KINDS.get(str(meta.get("ua")), "computer")
+    lent = count_gb(meta.get("contribGB"))
+    if not meta.get("webgpu") or not lent:
+        return f"{kind}, chat only"
+    return f"{kind}, {_one_decimal(lent)} GB"
+
+
+def _one_decimal(value: float) -> str:
+    rounded = int(value * 10 + 0.5) / 10
+    return f"{rounded:g}"
+
+
+@dataclass(slots=True)
+class Member:
+    """A device in the room."""
+
+    peer_id: str
+    name: str
+    meta: dict[str, object]
+    proves_links: bool = True
+
+    @property
+    def holds_layers(self) -> bool:
+        """It may be dealt layers: it computes and is no API client."""
+        return bool(self.meta.get("webgpu")) and not self.meta.get("api")
+
+
+@dataclass(slots=True)
+class Roster:
+    """The members in the order they joined, the host first."""
+
+    members: dict[str, Member] = field(default_factory=dict)
+
+    def add(self, member: Member) -> Member:
+        """Take a device in under a name no other member has."""
+        taken = [other.name for key, other in self.members.items() if key != member.peer_id]
+        member.name = unique_name(member.name, taken)
+        self.members[member.peer_id] = member
+        return member
+
+    def remove(self, peer_id: str) -> Member | None:
+        """Forget a device that left."""
+        return self.members.pop(peer_id, None)
+
+    def name_of(self, peer_id: str) -> str:
+        """The name to show for an id, also for one that is not in the room."""
+        member = self.members.get(peer_id)
+        return member.name if member else peer_id[:8]
+
+    def to_list(self) -> list[dict[str, object]]:
+        """The ``members`` of a ``roster`` message."""
+        return [_entry(member) for member in self.members.values()]
+
+
+def _entry(member: Member) -> dict[str, object]:
+    entry: dict[str, object] = {"id": member.peer_id, "name": member.name, "meta": member.meta}
+    return entry | {"a": 1} if member.proves_links else entry

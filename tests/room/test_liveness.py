@@ -1,0 +1,89 @@
+"""Silence, stalls and drops against the vectors."""
+
+import pytest
+
+from poolhouse_node.room.liveness import (
+    AnswerWatch,
+    PingLoop,
+    is_phone,
+    silent_limit_s,
+    stall_limit_s,
+)
+from tests.support.vectors import cases, vectors
+
+LIVENESS = vectors("liveness")
+
+
+@pytest.mark.parametrize("case", cases(LIVENESS["dead_after"]))
+def test_stall_limits(case):
+    rtt_s = None if case["rtt_ms"] is None else case["rtt_ms"] / 1000
+    assert stall_limit_s(rtt_s) * 1000 == pytest.approx(case["limit_ms"])
+
+
+@pytest.mark.parametrize("case", cases(LIVENESS["silent_limit"]))
+def test_silent_links_are_dropped(case):
+    limit_s = silent_limit_s(to_host=case["to_host"], phone=case["phone"], loading=case["loading"])
+    assert limit_s == (None if case["limit_ms"] is None else case["limit_ms"] / 1000)
+    for quiet in case["cases"]:
+        now = 10_000.0
+        on_time, late = PingLoop(last_tick=now - 2.5), PingLoop(last_tick=now - 5.001)
+        heard_at = now - quiet["quiet_ms"] / 1000
+        assert not on_time.tick(now)
+        assert on_time.is_silent(heard_at, limit_s, now) == quiet["drop"]
+        assert late.tick(now)
+        assert late.is_silent(heard_at, limit_s, now) == quiet["drop_if_late_tick"]
+
+
+def play(actions: list[dict]) -> None:
+    watch, heard_at = AnswerWatch(), {}
+    for action in actions:
+        now = action.get("now", 0) / 1000
+        match action["op"]:
+            case "arm":
+                watch.arm(now)
+            case "disarm":
+                watch.disarm()
+            case "heard":
+                heard_at[action["id"]] = now
+            case "forget":
+                heard_at.pop(action["id"], None)
+            case "tick":
+                chain = {peer: heard_at.get(peer, float("-inf")) for peer in action["ids"]}
+                rtts = {peer: ms / 1000 for peer, ms in (action.get("rtt") or {}).items()}
+                watch.held.clear()  # the vectors report a silent device at every tick
+                dead = watch.tick(now, chain, rtts)
+                assert watch.ping_due(now) == action["ping"], action
+                assert [d.peer_id for d in dead] == [d["id"] for d in action["dead"]], action
+                for found, expect in zip(dead, action["dead"], strict=True):
+                    assert found.silent_s * 1000 == pytest.approx(expect["silent_ms"])
+                    assert found.limit_s * 1000 == pytest.approx(expect["limit_ms"])
+
+
+@pytest.mark.parametrize("case", cases(LIVENESS["heartbeat"]))
+def test_drop_detection_scripts(case):
+    play(case["actions"])
+
+
+def test_a_stalled_device_is_reported_once_and_again_after_it_came_back():
+    watch = AnswerWatch()
+    watch.arm(0)
+    reports = [watch.tick(t / 4, {"a": 0.0}, {}) for t in range(40)]
+    assert sum(map(len, reports)) == 1
+    assert watch.answered("a")
+    assert not watch.answered("a")
+    later = [watch.tick(10 + t / 4, {"a": 10.0}, {}) for t in range(40)]
+    assert sum(map(len, later)) == 1
+
+
+@pytest.mark.parametrize(
+    ("meta", "phone"),
+    [
+        ({"ua": "iPhone"}, True),
+        ({"ua": "Android"}, True),
+        ({"ua": "iPad"}, False),
+        ({"phone": True, "ua": "Device"}, True),
+        ({}, False),
+    ],
+)
+def test_what_counts_as_a_phone(meta, phone):
+    assert is_phone(meta) is phone

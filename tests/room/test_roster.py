@@ -1,0 +1,60 @@
+"""Names and what is kept of a device's own words."""
+
+import pytest
+
+from poolhouse_node.room.roster import (
+    Member,
+    Roster,
+    clean_meta,
+    clean_name,
+    device_label,
+    unique_name,
+)
+from tests.support.vectors import cases, vectors
+
+CODES = vectors("codes")
+
+
+@pytest.mark.parametrize("case", cases(CODES["names"]))
+def test_names_are_cleaned(case):
+    assert clean_name(case["name"], case["id"]) == case["clean"]
+
+
+@pytest.mark.parametrize("case", cases(CODES["unique_names"], "given"))
+def test_names_are_unique(case):
+    others = [name for peer_id, name in case["roster"] if peer_id != case["id"]]
+    assert unique_name(case["name"], [case["host_name"], *others]) == case["given"]
+
+
+@pytest.mark.parametrize("case", cases(CODES["hello_meta"]))
+def test_meta_is_cleaned(case):
+    assert clean_meta(case["meta"], on_host=case["on_host"]) == case["kept"]
+
+
+@pytest.mark.parametrize("meta", [None, 5, "x", [1]])
+def test_meta_that_is_no_map_is_empty(meta):
+    assert clean_meta(meta, on_host=True) == {}
+
+
+@pytest.mark.parametrize("case", cases(CODES["device_label"], "label"))
+def test_device_labels(case):
+    assert device_label(case["meta"]) == case["label"]
+
+
+def test_the_roster_keeps_the_order_of_joining_and_numbers_namesakes():
+    roster = Roster()
+    roster.add(Member("h", "otter", {"webgpu": True}))
+    roster.add(Member("a", "otter", {"webgpu": True}, proves_links=False))
+    assert [entry["name"] for entry in roster.to_list()] == ["otter", "otter 2"]
+    assert [entry.get("a") for entry in roster.to_list()] == [1, None]
+    roster.remove("a")
+    assert roster.name_of("a") == "a"
+    assert len(roster.to_list()) == 1
+
+
+@pytest.mark.parametrize(
+    ("meta", "holds"),
+    [({"webgpu": True}, True), ({"webgpu": True, "api": 1}, False), ({}, False)],
+)
+def test_who_may_hold_layers(meta, holds):
+    assert Member("a", "a", meta).holds_layers is holds
