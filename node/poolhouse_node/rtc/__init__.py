@@ -1,0 +1,1 @@
+"""Links over WebRTC: signaling, two engines, data connections, stripes. Thin I/O."""
