@@ -1,0 +1,70 @@
+"""What only the host holds: the embedding, the final norm and the head (engine, section 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn import functional
+
+from poolhouse_node.engine.layers.norm import rms_norm
+from poolhouse_node.shard import ShardError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from poolhouse_node.engine.tensors import TensorLoader
+    from poolhouse_node.weights.gguf import GgufFile
+
+__all__ = ["Head"]
+
+_EMBEDDING, _NORM, _OUTPUT = "token_embd.weight", "output_norm.weight", "output.weight"
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """``output`` is the same tensor as ``embedding`` when the file ties them."""
+
+    embedding: Tensor
+    norm: Tensor
+    output: Tensor
+    epsilon: float
+
+    @staticmethod
+    def tensor_names(file: GgufFile) -> list[str]:
+        """The tensors of a host besides its layers (dealing, section 8)."""
+        return [_EMBEDDING, _NORM, *([_OUTPUT] if _OUTPUT in file.tensors else [])]
+
+    @classmethod
+    def load(cls, file: GgufFile, width: int, epsilon: float, loader: TensorLoader) -> Head:
+        """Raises :class:`ShardError` when a tensor is missing or does not fit."""
+        info = file.tensors.get(_EMBEDDING)
+        rows = info.shape[0] if info else 0
+        embedding = loader.tensor(_EMBEDDING, (rows, width))
+        untied = _OUTPUT in file.tensors
+        return cls(
+            embedding=embedding,
+            norm=loader.tensor(_NORM, (width,)),
+            output=loader.tensor(_OUTPUT, (rows, width)) if untied else embedding,
+            epsilon=epsilon,
+        )
+
+    @property
+    def held_bytes(self) -> int:
+        tied = self.output is self.embedding
+        return self.embedding.nbytes + self.norm.nbytes + (0 if tied else self.output.nbytes)
+
+    def embed(self, ids: Sequence[int]) -> Tensor:
+        """Rows of the table, [n, width]. Raises :class:`ShardError` for an id outside of it."""
+        rows = self.embedding.shape[0]
+        if any(not 0 <= token < rows for token in ids):
+            raise ShardError(f"A token id is outside the vocabulary of {rows}.")
+        index = torch.tensor(ids, dtype=torch.int64, device=self.embedding.device)
+        return self.embedding[index]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[n, width] to [n, vocabulary]."""
+        return functional.linear(rms_norm(hidden, self.norm, self.epsilon), self.output)

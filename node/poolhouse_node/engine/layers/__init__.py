@@ -1,0 +1,1 @@
+"""Pieces of which models are made: functions of tensors, without state."""

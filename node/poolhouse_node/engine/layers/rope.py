@@ -1,0 +1,44 @@
+"""Rotary position embedding, half-split pairs (engine, section 1), and llama's row order."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["RotaryTable", "split_interleaved_rows"]
+
+
+class RotaryTable:
+    """Cosines and sines of every position of a context, made once.
+
+    ``dimensions`` is the size of a head; all of it rotates, in pairs (i, i + dimensions / 2).
+    """
+
+    __slots__ = ("_cosines", "_sines")
+
+    def __init__(self, dimensions: int, base: float, positions: int, device: torch.device) -> None:
+        exponents = torch.arange(0, dimensions, 2, dtype=torch.float64) / dimensions
+        angles = torch.outer(torch.arange(positions, dtype=torch.float64), base**-exponents)
+        # [positions, 1, dimensions]: the halves side by side, the first half of sines negated, so
+        # that rotating is x * cos + swapped(x) * sin.
+        cosines, sines = angles.cos(), angles.sin()
+        self._cosines = torch.cat([cosines, cosines], 1).unsqueeze(1).to(device, torch.float32)
+        self._sines = torch.cat([-sines, sines], 1).unsqueeze(1).to(device, torch.float32)
+
+    def rotate(self, heads: Tensor, position: int) -> Tensor:
+        """Rotate ``heads`` [n, heads, dimensions] of columns at ``position ..``."""
+        n = heads.shape[0]
+        cosines = self._cosines[position : position + n]
+        sines = self._sines[position : position + n]
+        return heads * cosines + heads.roll(heads.shape[-1] // 2, -1) * sines
+
+
+def split_interleaved_rows(weight: Tensor, heads: int) -> Tensor:
+    """Rows of a llama GGUF's q or k matrix in half-split order.
+
+    Such a file stores row ``2i + s`` of a head where the half-split row is ``i + s * half``
+    (engine, section 2).
+    """
+    rows, columns = weight.shape
+    pairs = weight.view(heads, rows // heads // 2, 2, columns)
+    return pairs.transpose(1, 2).reshape(rows, columns)

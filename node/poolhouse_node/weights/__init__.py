@@ -1,0 +1,1 @@
+"""Model files: what there is, where they are, how they come here, what is in them."""
