@@ -1,0 +1,217 @@
+"""Coming in, proving who one is, staying alive (joining; liveness, sections 1 and 6)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from poolhouse_node.wire.messages.base import (
+    Flag,
+    Gigabytes,
+    Hex,
+    Id,
+    Message,
+    Millis,
+    Secret,
+    sent_dict,
+)
+
+__all__ = [
+    "Admit",
+    "Auth",
+    "AuthProof",
+    "Bye",
+    "Died",
+    "Hello",
+    "Leaving",
+    "Lobby",
+    "Member",
+    "Mesh",
+    "Ping",
+    "Pledge",
+    "Pong",
+    "Roster",
+    "relaxed_hello",
+]
+
+DeviceMeta = Annotated[dict[str, Any], Meta(max_length=64)]
+"""What a device says about itself: untrusted, at most 64 entries, values unchecked."""
+
+
+class Died(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A page tells that it was killed (liveness, section 9)."""
+
+    during: Annotated[str, Meta(max_length=256)] = ""
+    ago: float | None = None
+    """Seconds."""
+    at: Millis | None = None
+    loading: Flag = False
+
+
+class Hello(Message, frozen=True, kw_only=True, tag="hello", rename={"pass_": "pass"}):
+    """The first message each side sends on a main connection (joining, section 2).
+
+    A field that is not what it should be counts as missing: an odd hello is a device of another
+    kind, not a broken link. ``version`` is ``None`` when it is no version at all.
+    """
+
+    CUT: ClassVar = {"name": 400}
+
+    name: str | float | None = None
+    """Not cleaned yet; the room does that, and takes numbers as names."""
+    v: int | None = 1
+    """Protocol version: 1 when missing, ``None`` when not a whole number in 0..999999."""
+    meta: DeviceMeta = msgspec.field(default_factory=sent_dict)
+    auth: int | None = None
+    """1 or more: this device proves its links."""
+    join: Flag = False
+    """It can wait in the lobby."""
+    jc: Hex | None = None
+    """Commitment to the joiner's nonce."""
+    kc: Flag = False
+    """It will prove an invite key."""
+    pid: Hex | None = None
+    """Id of the pass that it will prove."""
+    back: Flag = False
+    """It is coming back."""
+    died: Died | None = None
+    key: Secret | None = None
+    """Raw invite key of a device from before the proofs; never sent."""
+    pass_: Secret | None = None
+    """Raw pass of such a device; never sent."""
+    gate: Flag = False
+    """Host: it holds new devices until it lets them in."""
+    ask: Flag | None = None
+    """Host: it asks its person before letting one in."""
+
+
+def relaxed_hello(raw: dict[str, Any]) -> dict[str, Any]:
+    """``raw`` without the fields of a hello that could not be read (see :class:`Hello`)."""
+    fields = {name: value for name, value in raw.items() if _fits(name, value)}
+    if raw.get("v") is not None:
+        fields["v"] = _whole_number(raw["v"])
+    if "auth" in fields:
+        fields["auth"] = _whole_number(raw["auth"])
+    return fields
+
+
+def _fits(name: str, value: object) -> bool:
+    if value is None:
+        return False
+    hint = _HELLO_FIELDS.get(name)
+    if hint is None:
+        return name == "t"
+    if name in {"v", "auth"}:
+        return True
+    try:
+        msgspec.convert(value, hint)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _whole_number(value: object) -> int | None:
+    """A number, or numeric text as JavaScript would compare it, in 0..999999."""
+    try:
+        number = float(value) if isinstance(value, int | float | str) else -1.0
+    except (ValueError, OverflowError):
+        return None
+    return int(number) if 0 <= number <= 999_999 and number.is_integer() else None
+
+
+_HELLO_FIELDS = {field.encode_name: field.type for field in msgspec.structs.fields(Hello)}
+
+
+class Auth(Message, frozen=True, kw_only=True, tag="auth"):
+    """The host's challenge to a held device."""
+
+    v: int | None = None
+    hn: Secret
+    """The host's nonce."""
+
+
+class AuthProof(Message, frozen=True, kw_only=True, tag="auth-proof"):
+    """The device's answer, taken once."""
+
+    jn: Secret
+    """The nonce that the hello committed to."""
+    kp: Hex | None = None
+    """Proof of the invite key."""
+    pp: Hex | None = None
+    """Proof of the pass."""
+
+
+class Admit(Message, frozen=True, kw_only=True, tag="admit", rename={"pass_": "pass"}):
+    """The host lets a device in (joining, section 3)."""
+
+    pass_: Secret | None = None
+    """Brings the device back later."""
+    via: Secret | None = None
+    """``key`` or ``pass``: what the device proved. Other text is for the room to judge."""
+    hp: Hex | None = None
+    """The host's proof back."""
+    mk: Secret | None = None
+    """The room's mesh key."""
+
+
+class Lobby(Message, frozen=True, kw_only=True, tag="lobby"):
+    """The host's person is being asked."""
+
+
+class Bye(Message, frozen=True, kw_only=True, tag="bye"):
+    """Refused, or the room is over for this device. The reason is for a person."""
+
+    CUT: ClassVar = {"reason": 300}
+
+    reason: str = ""
+    closed: Flag = False
+    """The host closed the room for good: do not knock."""
+
+
+class Leaving(Message, frozen=True, kw_only=True, tag="leaving"):
+    """The sender is going: close this link now."""
+
+
+class Mesh(Message, frozen=True, kw_only=True, tag="mesh"):
+    """Proof of the room's mesh key on a link or a stripe (joining, section 6)."""
+
+    v: int | None = None
+    p: Hex | None = None
+    none: Flag = False
+    """It has no mesh key, or no fingerprints to bind it to."""
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A device of the roster."""
+
+    id: Id
+    name: Annotated[str, Meta(max_length=400)] = ""
+    meta: DeviceMeta = msgspec.field(default_factory=sent_dict)
+    a: Flag = False
+    """It proves its links; believe it only from the room's creator."""
+
+
+class Roster(Message, frozen=True, kw_only=True, tag="roster"):
+    """Who is in, host first (joining, section 7). At most 1024 devices."""
+
+    members: Annotated[list[Member], Meta(max_length=1024)]
+
+
+class Pledge(Message, frozen=True, kw_only=True, tag="pledge"):
+    """A device changed how much it lends."""
+
+    gb: Gigabytes
+
+
+class Ping(Message, frozen=True, kw_only=True, tag="ping"):
+    """Asked on every link every 2.5 s. ``ts`` is the sender's own clock."""
+
+    ts: Millis | None = None
+
+
+class Pong(Message, frozen=True, kw_only=True, tag="pong"):
+    """The answer, with the same ``ts``."""
+
+    ts: Millis | None = None
