@@ -1,0 +1,1 @@
+"""Short-lived credentials for a TURN relay, at ``POST /api/turn``."""

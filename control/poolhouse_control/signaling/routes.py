@@ -1,0 +1,94 @@
+"""The addresses of signaling (signaling, 1): card, id, peers and the socket."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from litestar import Response, Router, WebSocket, get, route, websocket
+from litestar.enums import HttpMethod, MediaType
+
+from poolhouse_control.signaling.messages import parse_connect_params
+from poolhouse_control.signaling.origins import cors_headers
+from poolhouse_control.signaling.socket import serve_socket
+
+if TYPE_CHECKING:
+    from litestar.types import Message, Scope
+
+    from poolhouse_control.settings import Settings
+    from poolhouse_control.signaling.switchboard import Switchboard
+
+__all__ = ["SignalingCors", "make_router"]
+
+_NO_STORE = {"cache-control": "no-store"}
+
+
+def make_router(settings: Settings, switchboard: Switchboard) -> Router:
+    """Build the routes. HTTP of a wrong key is answered with 404, as any unknown address."""
+    limits = settings.limits
+    hub = switchboard.hub
+
+    @get("/", sync_to_thread=False)
+    def card() -> dict[str, str]:
+        return {
+            "name": "poolhouse signaling",
+            "description": "Introduces the devices of a room to each other. Speaks PeerJS.",
+            "website": settings.public_url,
+        }
+
+    @get(f"/{settings.key}/id", media_type=MediaType.TEXT, sync_to_thread=False)
+    def new_id() -> Response[str]:
+        # Not reserved: nothing is stored until its socket opens (signaling, 1.2).
+        return Response(str(uuid.uuid4()), headers=_NO_STORE, media_type=MediaType.TEXT)
+
+    @get(f"/{settings.key}/peers", sync_to_thread=False)
+    def peers() -> Response[Any]:
+        if not settings.allow_discovery:
+            return Response({"error": "discovery is off"}, status_code=401, headers=_NO_STORE)
+        return Response(hub.peer_ids(), headers=_NO_STORE)
+
+    @route(
+        ["/", f"/{settings.key}/id", f"/{settings.key}/peers"],
+        http_method=[HttpMethod.OPTIONS],
+        status_code=204,
+        sync_to_thread=False,
+    )
+    def preflight() -> None:
+        return
+
+    # The last part of a socket's address is "peerjs" whatever the key is.
+    @websocket("/peerjs")
+    async def socket(socket: WebSocket[Any, Any, Any]) -> None:
+        params = parse_connect_params(
+            socket.scope["query_string"], origin=socket.headers.get("origin")
+        )
+        await serve_socket(socket, switchboard, params, limits)
+
+    return Router(
+        path=settings.path, route_handlers=[card, new_id, peers, preflight, socket], opt={}
+    )
+
+
+class SignalingCors:
+    """A ``before_send`` hook: CORS headers on every HTTP answer under the path, 404 included.
+
+    Litestar's middleware does not see the answer to an unknown address.
+    """
+
+    def __init__(self, settings: Settings, *, except_under: str) -> None:
+        self._path = settings.path
+        self._origins = settings.origins
+        self._except_under = except_under
+
+    async def __call__(self, message: Message, scope: Scope) -> None:
+        """Add to the head of an answer."""
+        if message["type"] != "http.response.start" or not self._covers(scope["path"]):
+            return
+        origin = next((v.decode("latin-1") for k, v in scope["headers"] if k == b"origin"), None)
+        preflight = scope.get("method") == "OPTIONS"
+        headers = cors_headers(origin, self._origins, preflight=preflight)
+        message["headers"] = [*message.get("headers", ()), *headers]
+
+    def _covers(self, path: str) -> bool:
+        under = path.startswith(self._path) or path == self._path.rstrip("/")
+        return under and not path.startswith(self._except_under)
