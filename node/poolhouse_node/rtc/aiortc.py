@@ -26,6 +26,7 @@ from poolhouse_node.rtc.peer import (
     GATHERING_TIMEOUT_S,
     CandidatePair,
     ChannelClosed,
+    MessageRefused,
     RtcError,
 )
 
@@ -80,7 +81,7 @@ class _Channel:
         try:
             self._native.send(data)
         except (InvalidStateError, ValueError) as error:
-            raise RtcError(f"The channel {self.label} refused a message.") from error
+            raise MessageRefused(f"The channel {self.label} refused a message.") from error
 
     def buffered(self) -> int:
         return int(self._native.bufferedAmount) if self.is_open else 0

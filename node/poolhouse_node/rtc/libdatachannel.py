@@ -24,6 +24,7 @@ from poolhouse_node.rtc.peer import (
     GATHERING_TIMEOUT_S,
     MAX_WAITING_MESSAGES,
     ChannelClosed,
+    MessageRefused,
     RtcError,
 )
 
@@ -105,7 +106,7 @@ class _Channel:
         try:
             _native.send_bytes(self._handle, data)
         except RTCError as error:
-            raise RtcError(f"The channel {self.label} refused a message: {error}.") from error
+            raise MessageRefused(f"The channel {self.label} refused a message: {error}.") from error
 
     def buffered(self) -> int:
         return int(_native.buffered_amount(self._handle)) if self.is_open else 0

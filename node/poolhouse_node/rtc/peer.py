@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol, assert_never
 
+from poolhouse_node.wire.errors import ChannelRefused
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -24,6 +26,7 @@ __all__ = [
     "Engine",
     "IceSettings",
     "IceState",
+    "MessageRefused",
     "Peer",
     "PeerState",
     "RtcError",
@@ -53,8 +56,12 @@ class RtcError(Exception):
     """A WebRTC or signaling operation failed. The text is a sentence for a person."""
 
 
-class ChannelClosed(RtcError):
+class ChannelClosed(RtcError, ChannelRefused):
     """The channel or connection is closed, or is not open yet where it must be."""
+
+
+class MessageRefused(RtcError, ChannelRefused):
+    """An open channel did not take a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +100,18 @@ class CandidatePair:
 
 
 class Channel(Protocol):
-    """One data channel. Set the callbacks right after creation; none is called before."""
+    """One data channel; a :class:`~poolhouse_node.wire.sending.WireChannel` as it stands.
+
+    Set the callbacks right after creation: what comes while none is set is dropped.
+    """
 
     on_open: Callable[[], None]
     on_message: Callable[[bytes], None]
     on_close: Callable[[], None]
+
+    def __hash__(self) -> int:
+        """By identity."""
+        ...
 
     @property
     def label(self) -> str:
@@ -110,7 +124,10 @@ class Channel(Protocol):
         ...
 
     def send(self, data: bytes) -> None:
-        """Queue one message without limit. Raises :class:`ChannelClosed` or :class:`RtcError`."""
+        """Queue one message, without limit.
+
+        Raises :class:`ChannelClosed` or :class:`MessageRefused`.
+        """
         ...
 
     def buffered(self) -> int:

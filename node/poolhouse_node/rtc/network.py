@@ -1,0 +1,144 @@
+"""This device's links, by peer id, over a dialer (wire, section 1)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from poolhouse_node.room.links import LinkFailed
+from poolhouse_node.rtc.connection import STRIPE_LABEL
+from poolhouse_node.rtc.link import Link, LinkSettings
+from poolhouse_node.rtc.stripes import Stripes
+from poolhouse_node.rtc.tasks import TaskSet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from poolhouse_node.rtc.connection import ConnectionPort
+    from poolhouse_node.rtc.dialer import Dialer
+    from poolhouse_node.wire.slices import Frame
+
+__all__ = ["Network", "NetworkListener"]
+
+MAX_LINKS: Final = 256
+CLOSING_S: Final = 6.0
+"""Links flush, then wait for the other end, each within its own limits: this is the sum."""
+
+_log = logging.getLogger(__name__)
+
+
+class NetworkListener(Protocol):
+    """Satisfied by :class:`poolhouse_node.device.ports.NetworkEvents`, which says more."""
+
+    def link_opened(self, link: Link, /) -> None: ...
+    def message(self, link: Link, message: Mapping[str, Any], /) -> None: ...
+    def frame(self, link: Link, frame: Frame, /) -> None: ...
+    def link_closed(self, link: Link, reason: str, /) -> None: ...
+    def signaling_changed(self, *, connected: bool) -> None: ...
+
+
+class Network:
+    """Links over a :class:`Dialer`. Satisfies :class:`poolhouse_node.device.ports.Network`."""
+
+    def __init__(self, dialer: Dialer, settings: LinkSettings | None = None) -> None:
+        self._dialer = dialer
+        self._settings = settings or LinkSettings()
+        self._events: NetworkListener | None = None
+        self._links: dict[str, Link] = {}
+        self._stripes: dict[Link, Stripes] = {}
+        self._tasks = TaskSet()
+        self._closed = False
+        dialer.on_incoming = self._incoming
+        dialer.on_signaling = self._signaling_changed
+
+    @property
+    def peer_id(self) -> str:
+        return self._dialer.peer_id
+
+    @property
+    def links(self) -> Mapping[str, Link]:
+        return MappingProxyType(self._links)
+
+    def listen(self, events: NetworkListener) -> None:
+        self._events = events
+
+    async def dial(self, peer_id: str, *, timeout_s: float) -> Link:
+        if self._closed:
+            raise LinkFailed("closed", "This device is leaving.")
+        connection = await self._dialer.connect(peer_id, timeout_s=timeout_s)
+        if self._closed:
+            connection.close()
+            raise LinkFailed("closed", "This device is leaving.")
+        return self._add(connection)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        links = list(self._links.values())
+        for link in links:
+            link.close()
+        await self._tasks.finish(CLOSING_S)
+        await self._dialer.close()
+
+    # Connections.
+
+    def _incoming(self, connection: ConnectionPort) -> None:
+        if self._closed or self._events is None or len(self._links) >= MAX_LINKS:
+            self._refuse(connection)
+        elif connection.label == STRIPE_LABEL:
+            self._incoming_stripe(connection)
+        else:
+            self._add(connection)
+
+    def _incoming_stripe(self, connection: ConnectionPort) -> None:
+        link = self._links.get(connection.peer_id)
+        if link is None or not self._stripes[link].incoming(connection):
+            self._refuse(connection)
+
+    def _refuse(self, connection: ConnectionPort) -> None:
+        connection.close()
+        self._tasks.spawn(connection.wait_closed(), "connection-closing")
+
+    def _add(self, connection: ConnectionPort) -> Link:
+        """A link stands. One that there was to the same device gives way without a notice."""
+        older = self._links.get(connection.peer_id)
+        if older is not None:
+            _log.info("link.replaced: to %.8s", connection.peer_id)
+            older.close()
+        link = Link(connection, self, self._settings)
+        self._links[link.peer_id] = link
+        self._stripes[link] = Stripes(link, self._dialer, self._settings.associations)
+        if self._events is not None:
+            self._events.link_opened(link)
+        link.start()
+        return link
+
+    def _signaling_changed(self, connected: bool) -> None:
+        if self._events is not None and not self._closed:
+            self._events.signaling_changed(connected=connected)
+
+    # What links tell.
+
+    def admitted(self, link: Link) -> None:
+        self._stripes[link].admitted()
+
+    def message(self, link: Link, message: Mapping[str, Any]) -> None:
+        if self._events is not None:
+            self._events.message(link, message)
+
+    def frame(self, link: Link, frame: Frame) -> None:
+        if self._events is not None:
+            self._events.frame(link, frame)
+
+    def closed(self, link: Link, reason: str | None) -> None:
+        if self._links.get(link.peer_id) is link:
+            del self._links[link.peer_id]
+        self._tasks.spawn(self._shut(link), "link-closing")
+        if reason is not None and self._events is not None and not self._closed:
+            self._events.link_closed(link, reason)
+
+    async def _shut(self, link: Link) -> None:
+        await asyncio.gather(self._stripes.pop(link).stop(), link.wait_closed())
