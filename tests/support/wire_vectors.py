@@ -53,11 +53,12 @@ def frame(message: dict[str, Any], data: bytes) -> Frame:
     kind: Any = _KINDS.get(message["t"], UNKNOWN_KIND)
     drops = message.get("dp", [])
     drops = drops if isinstance(drops, list) else [drops]
+    drop_all = 0xFFFF in drops  # then it stands alone in the header
     control = Control(
         rollback=message.get("rb"),
         save=message.get("sv"),
-        drop=tuple(slot for slot in drops if slot != 0xFFFF),
-        drop_all=0xFFFF in drops,
+        drop=() if drop_all else tuple(drops),
+        drop_all=drop_all,
         reset=bool(message.get("reset")),
         load=message.get("ld"),
     )

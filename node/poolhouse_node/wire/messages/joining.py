@@ -54,18 +54,19 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello", rename={"pass_": "p
     """The first message each side sends on a main connection (joining, section 2).
 
     A field that is not what it should be counts as missing: an odd hello is a device of another
-    kind, not a broken link. ``version`` is ``None`` when it is no version at all.
+    kind, not a broken link. ``v`` is ``None`` when it is no version at all.
     """
 
     CUT: ClassVar = {"name": 400}
 
     name: str | float | None = None
     """Not cleaned yet; the room does that, and takes numbers as names."""
+    meta: DeviceMeta = msgspec.field(default_factory=sent_dict)
     v: int | None = 1
     """Protocol version: 1 when missing, ``None`` when not a whole number in 0..999999."""
-    meta: DeviceMeta = msgspec.field(default_factory=sent_dict)
     auth: int | None = None
     """1 or more: this device proves its links."""
+    died: Died | None = None
     join: Flag = False
     """It can wait in the lobby."""
     jc: Hex | None = None
@@ -76,7 +77,6 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello", rename={"pass_": "p
     """Id of the pass that it will prove."""
     back: Flag = False
     """It is coming back."""
-    died: Died | None = None
     key: Secret | None = None
     """Raw invite key of a device from before the proofs; never sent."""
     pass_: Secret | None = None

@@ -1,0 +1,435 @@
+"""Typed messages: the pages' examples, both ways; JavaScript's habits; nonsense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from poolhouse_node.wire.binarypack import pack, unpack
+from poolhouse_node.wire.errors import WireError
+from poolhouse_node.wire.messages import MESSAGE_TYPES, Message, parse, to_map
+from poolhouse_node.wire.messages.asking import (
+    Ask,
+    ContextUse,
+    GenerationDone,
+    GenerationStart,
+    History,
+    Token,
+    Visibility,
+)
+from poolhouse_node.wire.messages.joining import (
+    Admit,
+    Auth,
+    Bye,
+    Died,
+    Hello,
+    Member,
+    Mesh,
+    Ping,
+    Roster,
+)
+from poolhouse_node.wire.messages.loading import (
+    ErrorReport,
+    Inventory,
+    LinkLost,
+    Load,
+    Offload,
+    RangePart,
+    Ready,
+    ReadyAll,
+)
+from tests.support import wire_vectors as vectors
+
+NONCE, HEX = "A" * 22, "0" * 64
+
+# One full message of every type, fields in the order of the pages.
+FULL: list[dict[str, Any]] = [
+    {
+        "t": "hello",
+        "name": "otter",
+        "v": 4,
+        "meta": {"ua": "Mac", "webgpu": True},
+        "auth": 1,
+        "join": 1,
+        "jc": HEX,
+        "kc": 1,
+        "pid": "0" * 32,
+        "back": 1,
+        "died": {"during": "loading", "ago": 3.5, "at": 1700000000000.0, "loading": True},
+        "key": NONCE,
+        "pass": NONCE,
+        "gate": 1,
+        "ask": 0,
+    },
+    {"t": "auth", "v": 1, "hn": NONCE},
+    {"t": "auth-proof", "jn": NONCE, "kp": HEX, "pp": HEX},
+    {"t": "admit", "pass": NONCE, "via": "key", "hp": HEX, "mk": "m" * 43},
+    {"t": "lobby"},
+    {"t": "bye", "reason": "no", "closed": 1},
+    {"t": "leaving"},
+    {"t": "mesh", "v": 1, "p": HEX, "none": 1},
+    {"t": "roster", "members": [{"id": "a", "name": "otter", "meta": {}, "a": 1}]},
+    {"t": "pledge", "gb": 2.5},
+    {"t": "ping", "ts": 12345.5},
+    {"t": "pong", "ts": 12345.5},
+    {"t": "ai-start-req", "model": "qwen3-1.7b", "boss": "a", "by": "otter"},
+    {"t": "ai-modelhost", "id": "a"},
+    {"t": "ai-inv-req", "url": "https://x.example/f"},
+    {"t": "ai-inv", "url": "https://x.example/f", "have": ["0-31", "32-63"]},
+    {
+        "t": "ai-load",
+        "v": 4,
+        "model": "m",
+        "range": [10, 20],
+        "ctx": 2048,
+        "kv": "f16",
+        "next": "host",
+        "host": "a",
+        "inv": {"b": ["0-31"]},
+        "offload": {"lo": 18, "hi": 20, "vramBytes": 1, "ramBytes": 2, "ramSpare": 3},
+    },
+    {"t": "ai-wait"},
+    {"t": "ai-progress", "pct": 42.0},
+    {"t": "ai-hostprog", "all": {"otter": 42.0}, "at": 1.5},
+    {"t": "ai-ready", "slots": [], "ckpt": 0, "disk": {"model": "m"}},
+    {"t": "ai-layers", "by": {"h": "0–9"}, "held": {"h": 0.5}, "out": {"x": "small"}},
+    {"t": "ai-out", "out": {"x": "late"}},
+    {
+        "t": "ai-ready-all",
+        "model": "m",
+        "label": "M · Q4",
+        "ctx": 2048,
+        "ctxWant": 4096,
+        "out": {},
+    },
+    {"t": "ai-error", "message": "out of memory", "load": 1},
+    {"t": "ai-start-failed", "why": "2 GB are missing"},
+    {"t": "ai-redeal", "by": "h", "model": "m"},
+    {"t": "ai-degraded", "why": "otter left"},
+    {"t": "ai-next", "next": "b", "relink": 1},
+    {"t": "ai-linked", "next": "b", "ok": 1},
+    {"t": "ai-linklost", "name": "otter", "up": 0},
+    {"t": "ai-wget", "id": "a:1", "url": "https://x.example/f", "lo": 0, "hi": 31, "win": 8388608},
+    {"t": "ai-wpart", "id": "a:1", "off": 0, "data": b"\1\2", "done": 1, "miss": 1},
+    {"t": "ai-wack", "id": "a:1", "got": 65536, "cancel": 1},
+    {"t": "ai-ask", "text": "why?", "api": 1, "rid": "r1"},
+    {"t": "ai-busy", "why": "10 wait", "rid": "r1", "code": "full", "n": 10, "max": 10},
+    {"t": "ai-queued", "pos": 1, "rid": "r1"},
+    {"t": "ai-queue", "n": 3},
+    {
+        "t": "ai-genstart",
+        "name": "otter",
+        "text": "why?",
+        "asker": "a",
+        "cont": 0,
+        "mid": 1,
+        "api": 1,
+        "hidden": 1,
+    },
+    {"t": "ai-token", "text": " the", "d": 0},
+    {
+        "t": "ai-gendone",
+        "stats": "5 tok/s",
+        "ctx": {"used": 40, "max": 2048},
+        "failed": 0,
+        "capped": 0,
+        "api": 1,
+        "asker": "a",
+        "name": "otter",
+        "hidden": 1,
+    },
+    {"t": "ai-stop", "rid": "r1"},
+    {
+        "t": "ai-history",
+        "items": [{"name": "o", "text": "why?", "reply": "so", "stats": "", "mid": 1}],
+    },
+    {"t": "ai-reset", "by": "otter"},
+    {"t": "ai-visibility", "mode": "asker"},
+    {
+        "t": "ai-style",
+        "persona": "concise",
+        "sampling": "exact",
+        "thinking": 0,
+        "length": "normal",
+    },
+    {"t": "ai-tele", "k": {"one": 3.5}, "amax": 100.5},
+    {
+        "t": "ai-map",
+        "nodes": [{"name": "h", "layers": "0–9", "ms": 1.5, "host": 1, "amax": 2.5}],
+        "st": {"tps": 9.5, "acc": 0.5, "lap": 3.5, "gpu": 2.5, "net": 0.5},
+        "live": 1,
+    },
+]
+
+
+def test_there_is_a_full_message_of_every_type() -> None:
+    assert sorted(message["t"] for message in FULL) == sorted(MESSAGE_TYPES)
+
+
+@pytest.mark.parametrize("message", FULL, ids=lambda message: message["t"])
+def test_a_full_message_survives_in_its_order(message: dict[str, Any]) -> None:
+    struct = parse(unpack(pack(message)))
+    assert type(struct) is MESSAGE_TYPES[message["t"]]
+    assert struct is not None
+    again = to_map(struct)
+    assert list(again) == list(message)
+    assert pack(again) == pack(message)
+
+
+@pytest.mark.parametrize("message", FULL, ids=lambda message: message["t"])
+def test_every_field_of_the_full_message_is_read(message: dict[str, Any]) -> None:
+    fields = {field.encode_name for field in msgspec.structs.fields(MESSAGE_TYPES[message["t"]])}
+    assert fields == set(message) - {"t"}
+
+
+@pytest.mark.parametrize("message", FULL, ids=lambda message: message["t"])
+def test_unknown_fields_are_ignored_and_null_is_absent(message: dict[str, Any]) -> None:
+    struct = MESSAGE_TYPES[message["t"]]
+    required = {f.encode_name for f in msgspec.structs.fields(struct) if f.required}
+    least = {name: value for name, value in message.items() if name == "t" or name in required}
+    nulls = dict.fromkeys(set(message) - set(least))
+    assert parse(least | {"unknown": [1]}) == parse(least)
+    assert parse(least | nulls) == parse(least)
+
+
+@pytest.mark.parametrize("message", FULL, ids=lambda message: message["t"])
+def test_a_missing_field_is_our_error(message: dict[str, Any]) -> None:
+    struct = MESSAGE_TYPES[message["t"]]
+    for field in msgspec.structs.fields(struct):
+        if field.required:
+            with pytest.raises(WireError, match=message["t"]):
+                parse({name: value for name, value in message.items() if name != field.encode_name})
+
+
+@pytest.mark.parametrize("message", [{}, {"t": 5}, {"t": None}, {"t": "ai-code-x"}, {"t": []}])
+def test_what_we_do_not_act_on_is_nothing(message: dict[str, Any]) -> None:
+    assert parse(message) is None
+
+
+def test_whole_numbers_may_come_as_floats() -> None:
+    message = {"t": "ai-load", "model": "m", "range": [0.0, 9.0], "next": "host", "host": "h"}
+    assert parse(message | {"ctx": 2048.0}) == Load(
+        model="m", range=(0, 9), next="host", host="h", ctx=2048
+    )
+    assert parse({"t": "pledge", "gb": 5}) == parse({"t": "pledge", "gb": 5.0})
+
+
+def test_flags_may_be_numbers_or_booleans_and_go_out_as_numbers() -> None:
+    for closed in (1, True, 1.0):
+        bye = parse({"t": "bye", "reason": "", "closed": closed})
+        assert isinstance(bye, Bye)
+        assert bye.closed
+        assert pack(to_map(bye)) == pack({"t": "bye", "closed": 1})
+
+
+def test_the_vectors_of_the_handshake() -> None:
+    packed = {
+        case["name"]: case["hex"]
+        for case in vectors.load("binarypack.json")["encode"]
+        if "hex" in case
+    }
+    assert pack(to_map(Mesh(v=1, none=1))).hex() == packed["mesh"]
+    assert pack(to_map(Auth(v=1, hn=NONCE))).hex() == packed["auth"]
+    assert pack(to_map(Ping(ts=2500))).hex() == packed["ping int"]
+    assert pack(to_map(Bye(reason="no", closed=1))).hex() == packed["bye"]
+    hello = unpack(bytes.fromhex(packed["hello"]))
+    struct = parse(hello)
+    assert isinstance(struct, Hello)
+    assert struct.meta["gpu"] == "apple metal-3"
+    assert hello.pop("died") is None  # the page writes what it does not have; we do not
+    assert pack(to_map(struct)) == pack(hello)
+
+
+# ---- hello: an odd one is a device of another kind, not a broken link ------------------------
+
+
+@pytest.mark.parametrize(
+    ("v", "version"),
+    [(4, 4), (4.0, 4), (None, 1), ("4", 4), (-1, None), (1.5, None), (1_000_000, None), ([], None)],
+)
+def test_versions_of_a_hello(v: object, version: int | None) -> None:
+    hello = parse({"t": "hello", "name": "x", "v": v, "odd": object()})
+    assert isinstance(hello, Hello)
+    assert hello.v == version
+
+
+def test_a_version_that_is_none_is_not_the_first() -> None:
+    for v in (float("nan"), float("inf"), "four", True):
+        hello = parse({"t": "hello", "v": v, "meta": None})
+        assert isinstance(hello, Hello)
+        assert hello.v in {None, 1}
+        assert (hello.v == 1) is (v is True)
+
+
+def test_fields_that_are_not_what_they_should_be_count_as_missing() -> None:
+    odd = {"name": [], "meta": [1], "auth": {}, "jc": 5, "pid": "x" * 65, "died": 3, "pass": 1}
+    assert parse({"t": "hello", "v": 4, "join": 1} | odd) == Hello(v=4, join=1)
+
+
+@pytest.mark.parametrize("name", ["otter", "", None, 42, 4.5])
+def test_names_are_left_to_the_room(name: object) -> None:
+    hello = parse({"t": "hello", "name": name})
+    assert isinstance(hello, Hello)
+    assert hello.name == name
+
+
+@pytest.mark.parametrize("case", vectors.load("auth.json")["speaks"], ids=str)
+def test_what_the_proofs_need_comes_through(case: dict) -> None:
+    hello = parse({"t": "hello"} | case["hello"])
+    assert isinstance(hello, Hello)
+    jc = hello.jc or ""
+    speaks = (hello.auth or 0) >= 1 and len(jc) == 64 and set(jc) <= set("0123456789abcdef")
+    assert speaks is case["speaks_proofs"]
+
+
+# ---- what a receiver would keep is bounded ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("message", "field", "length"),
+    [
+        ({"t": "bye", "reason": "x" * 5000}, "reason", 300),
+        ({"t": "ai-error", "message": "x" * 5000}, "message", 1000),
+        ({"t": "ai-genstart", "text": "x" * 9000}, "text", 8000),
+        ({"t": "hello", "name": "x" * 9000}, "name", 400),
+    ],
+)
+def test_text_for_people_is_cut(message: dict, field: str, length: int) -> None:
+    assert len(getattr(parse(message), field)) == length
+
+
+def test_our_own_text_is_cut_too() -> None:
+    assert len(ErrorReport(message="x" * 5000).message) == 1000
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"t": "ai-inv", "url": "u", "have": ["0-1"] * 20_001},
+        {"t": "ai-inv", "url": "u", "have": ["x" * 41]},
+        {"t": "ai-inv", "url": "u" * 2049},
+        {"t": "roster", "members": [{"id": "a", "name": "b"}] * 1025},
+        {"t": "roster", "members": [{"id": "a" * 129, "name": "b"}]},
+        {"t": "roster", "members": [{"name": "b"}]},
+        {"t": "roster", "members": "all"},
+        {"t": "ai-ready", "slots": [1] * 4097},
+        {"t": "ai-ready", "slots": [65536]},
+        {"t": "ai-layers", "by": dict.fromkeys(map(str, range(1025)), "0–1")},
+        {"t": "ai-layers", "by": {"h": "x" * 257}},
+        {"t": "ai-load", "model": "m", "range": [0, -1], "next": "host", "host": "h"},
+        {"t": "ai-load", "model": "m", "range": [0, 1, 2], "next": "host", "host": "h"},
+        {"t": "ai-load", "model": "m", "range": [0, 1.5], "next": "host", "host": "h"},
+        {"t": "ai-progress", "pct": 101},
+        {"t": "ai-progress", "pct": float("nan")},
+        {"t": "ai-progress", "pct": "42"},
+        {"t": "pledge", "gb": -1},
+        {"t": "pledge", "gb": float("inf")},
+        {"t": "ai-visibility", "mode": "nobody"},
+        {"t": "ai-wpart", "id": "a", "data": "text"},
+        {"t": "ai-wpart", "id": "a", "data": bytes((1 << 20) + 1)},
+        {"t": "ai-wget", "id": "a", "url": "u", "lo": 0, "hi": 1 << 60},
+        {"t": "ai-history", "items": [{}] * 65},
+        {"t": "auth", "hn": "x" * 65},
+    ],
+    ids=lambda message: str(message)[:60],
+)
+def test_too_much_of_anything_is_refused(message: dict[str, Any]) -> None:
+    with pytest.raises(WireError):
+        parse(message)
+
+
+# ---- what a sender leaves out -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("message", "wire"),
+    [
+        (Hello(name="a", v=4), {"t": "hello", "name": "a", "meta": {}, "v": 4}),
+        (Member(id="a", name="b"), {"id": "a", "name": "b", "meta": {}}),
+        (Ready(), {"t": "ai-ready", "slots": []}),
+        (Inventory(url="u"), {"t": "ai-inv", "url": "u", "have": []}),
+        (Roster(members=[]), {"t": "roster", "members": []}),
+        (History(), {"t": "ai-history", "items": []}),
+        (Admit(), {"t": "admit"}),
+        (Token(text="", d=0), {"t": "ai-token", "text": "", "d": 0}),
+        (GenerationStart(name="a", cont=0), {"t": "ai-genstart", "name": "a", "cont": 0}),
+        (LinkLost(name="a", up=0), {"t": "ai-linklost", "name": "a", "up": 0}),
+        (
+            ReadyAll(model="m", label="M", ctx=5),
+            {"t": "ai-ready-all", "model": "m", "label": "M", "ctx": 5},
+        ),
+        (Visibility(mode="all"), {"t": "ai-visibility", "mode": "all"}),
+        (Ask(text="why"), {"t": "ai-ask", "text": "why"}),
+        (
+            GenerationDone(ctx=ContextUse(used=1, max=2), failed=False),
+            {"t": "ai-gendone", "ctx": {"used": 1, "max": 2}, "failed": 0},
+        ),
+        (RangePart(id="a", off=0, data=b"x"), {"t": "ai-wpart", "id": "a", "off": 0, "data": b"x"}),
+        (Hello(died=Died(loading=True)), {"t": "hello", "meta": {}, "died": {"loading": True}}),
+        (
+            Offload(lo=1, hi=2, vram_bytes=3, ram_bytes=4),
+            {"lo": 1, "hi": 2, "vramBytes": 3, "ramBytes": 4},
+        ),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, dict) else "",
+)
+def test_absent_fields_do_not_travel(message: Message, wire: dict[str, Any]) -> None:
+    assert to_map(message) == wire
+    assert list(to_map(message)) == list(wire)
+
+
+# ---- nonsense ---------------------------------------------------------------------------------
+
+_names = sorted(
+    {f.encode_name for struct in MESSAGE_TYPES.values() for f in msgspec.structs.fields(struct)}
+)
+_odd = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=6)
+    | st.binary(max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=400)
+@given(st.sampled_from(sorted(MESSAGE_TYPES)), st.dictionaries(st.sampled_from(_names), _odd))
+def test_random_fields_raise_only_our_error(t: str, fields: dict[str, Any]) -> None:
+    _parse_or_refuse({**fields, "t": t})
+
+
+@settings(max_examples=400)
+@given(st.sampled_from(FULL), st.data())
+def test_a_full_message_with_odd_fields_raises_only_our_error(
+    message: dict[str, Any], data: st.DataObject
+) -> None:
+    fields = [name for name in message if name != "t"]
+    if fields:
+        changed = data.draw(st.dictionaries(st.sampled_from(fields), _odd, min_size=1))
+        _parse_or_refuse(message | changed)
+
+
+def _parse_or_refuse(message: dict[str, Any]) -> None:
+    try:
+        struct = parse(message)
+    except WireError:
+        return
+    assert struct is not None
+    assert parse(to_map(struct)) == struct or _has_nan(message)
+
+
+def _has_nan(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_nan, value.values()))
+    if isinstance(value, list):
+        return any(map(_has_nan, value))
+    return value != value
