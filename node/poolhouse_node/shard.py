@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["FakeShard", "Hidden", "Packed", "Shard", "ShardError", "TopLogits"]
 
 type Hidden = Any
-"""``n`` hidden states of the model's width, where and how the engine keeps them."""
+"""``n`` hidden states of the model's width, where and how the engine keeps them.
+
+Opaque but for two things: ``len()`` counts its columns, and slicing takes some of them.
+"""
 
 
 class ShardError(Exception):

@@ -5,6 +5,7 @@ import pytest
 from poolhouse_node.room.liveness import (
     AnswerWatch,
     PingLoop,
+    is_back,
     is_phone,
     silent_limit_s,
     stall_limit_s,
@@ -69,8 +70,9 @@ def test_a_stalled_device_is_reported_once_and_again_after_it_came_back():
     watch.arm(0)
     reports = [watch.tick(t / 4, {"a": 0.0}, {}) for t in range(40)]
     assert sum(map(len, reports)) == 1
-    assert watch.answered("a")
-    assert not watch.answered("a")
+    assert not watch.answered("a", 0.0)
+    assert watch.answered("a", 9.9)
+    assert not watch.answered("a", 9.9)
     later = [watch.tick(10 + t / 4, {"a": 10.0}, {}) for t in range(40)]
     assert sum(map(len, later)) == 1
 
@@ -87,3 +89,8 @@ def test_a_stalled_device_is_reported_once_and_again_after_it_came_back():
 )
 def test_what_counts_as_a_phone(meta, phone):
     assert is_phone(meta) is phone
+
+
+@pytest.mark.parametrize("case", cases(LIVENESS["suspect_back"]))
+def test_a_stalled_device_is_back_after_a_full_round_trip(case):
+    assert is_back(case["latest_answered_ping_sent"], case["silence_began"]) is case["back"]

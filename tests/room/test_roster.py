@@ -10,6 +10,7 @@ from poolhouse_node.room.roster import (
     device_label,
     unique_name,
 )
+from poolhouse_node.wire.messages import to_map
 from tests.support.vectors import cases, vectors
 
 CODES = vectors("codes")
@@ -43,13 +44,14 @@ def test_device_labels(case):
 
 def test_the_roster_keeps_the_order_of_joining_and_numbers_namesakes():
     roster = Roster()
-    roster.add(Member("h", "otter", {"webgpu": True}))
-    roster.add(Member("a", "otter", {"webgpu": True}, proves_links=False))
-    assert [entry["name"] for entry in roster.to_list()] == ["otter", "otter 2"]
-    assert [entry.get("a") for entry in roster.to_list()] == [1, None]
+    roster.add(Member("h", "otter", {"webgpu": True}, proves_links=True))
+    roster.add(Member("a", "otter", {"webgpu": True}))
+    entries = to_map(roster.to_message())["members"]
+    assert [entry["name"] for entry in entries] == ["otter", "otter 2"]
+    assert [entry.get("a") for entry in entries] == [1, None]
     roster.remove("a")
     assert roster.name_of("a") == "a"
-    assert len(roster.to_list()) == 1
+    assert len(roster.members) == 1
 
 
 @pytest.mark.parametrize(

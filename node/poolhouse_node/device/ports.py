@@ -1,4 +1,4 @@
-"""What a device needs from the world: links, a clock, compute, model files.
+"""What a device needs from the world: links, and model parts.
 
 Production hands in ``rtc.network.Network`` and an engine; ``tests/sim`` hands in a seeded bad
 network, a fake shard and virtual time. Time is ``asyncio``'s own: code here sleeps and waits on
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from poolhouse_node.shard import Shard
     from poolhouse_node.wire.slices import Frame
 
-__all__ = ["Compute", "Link", "Network", "NetworkEvents", "ShardLoader"]
+__all__ = ["Link", "Network", "NetworkEvents", "ShardLoader"]
 
 
 class Link(Protocol):
@@ -115,18 +115,10 @@ class Network(Protocol):
         ...
 
 
-class Compute(Protocol):
-    """The thread that owns the shard. Calls run one at a time, in order."""
-
-    async def run[T](self, call: Callable[[], T]) -> T:
-        """Run ``call`` on the compute thread and return or raise what it does."""
-        ...
-
-
 class ShardLoader(Protocol):
-    """Makes model parts. Runs in a loader thread; plain code."""
+    """Makes model parts. The work itself is done in a thread of the loader's own."""
 
-    def load(
+    async def load(
         self,
         model: str,
         layers: tuple[int, int],
@@ -134,11 +126,10 @@ class ShardLoader(Protocol):
         context_size: int,
         host: bool,
         progress: Callable[[float], None],
-        cancelled: Callable[[], bool],
     ) -> Shard:
         """Load layers ``[lo, hi)`` of ``model``; with ``host`` the embedding and head as well.
 
-        ``progress`` gets 0..1 and may be called from any thread; ``cancelled`` is asked before
-        each tensor. Raises ``ShardError`` with a sentence for a person.
+        ``progress`` gets 0..1, on the loop. Cancelling the call ends the load at the next tensor.
+        Raises ``ShardError`` with a sentence for a person.
         """
         ...

@@ -16,9 +16,12 @@ class AskRefused(Exception):
     """The question is not taken; the text is what the asker is told."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Ask:
-    """A question. ``prompt_ids`` is a whole prompt given as token ids; the text is then shown."""
+    """A question. ``prompt_ids`` is a whole prompt given as token ids; the text is then shown.
+
+    Two asks with the same words are two asks: they compare by identity.
+    """
 
     asker: str
     name: str

@@ -90,8 +90,8 @@ class AnswerWatch:
     last_tick: float | None = None
     last_ping: float = 0.0
     stalled_self_at: float = 0.0
-    held: set[str] = field(default_factory=set)
-    """Devices already reported and not back yet."""
+    held: dict[str, float] = field(default_factory=dict)
+    """Devices already reported and not back yet, with the time their silence began."""
 
     def arm(self, now: float) -> None:
         """An answer starts: silence before it does not count."""
@@ -121,7 +121,7 @@ class AnswerWatch:
             self.stalled_self_at = now
         self.last_tick = now
         found = list(self._silent(now, heard_at, rtt_s))
-        self.held.update(stalled.peer_id for stalled in found)
+        self.held.update((stalled.peer_id, now - stalled.silent_s) for stalled in found)
         return found
 
     def _silent(
@@ -135,9 +135,17 @@ class AnswerWatch:
             if peer_id not in self.held and silent_s > limit_s:
                 yield Stalled(peer_id, silent_s, limit_s)
 
-    def answered(self, peer_id: str) -> bool:
-        """A full round trip came back; True when the device had been reported as stalled."""
-        if peer_id not in self.held:
+    def answered(self, peer_id: str, ping_sent_at: float) -> bool:
+        """A ping came back; True when that brings back a device that had been reported.
+
+        Only a full round trip since its silence began does, not a late packet that drains.
+        """
+        if not is_back(ping_sent_at, self.held.get(peer_id)):
             return False
-        self.held.discard(peer_id)
+        del self.held[peer_id]
         return True
+
+
+def is_back(ping_sent_at: float, silence_began: float | None) -> bool:
+    """True when the answered ping went out after the silence began."""
+    return silence_began is not None and ping_sent_at > silence_began

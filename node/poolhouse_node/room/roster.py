@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from poolhouse_node.room.pledge import count_gb
+from poolhouse_node.wire.messages import joining
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -77,7 +78,7 @@ class Member:
     peer_id: str
     name: str
     meta: dict[str, object]
-    proves_links: bool = True
+    proves_links: bool = False
 
     @property
     def holds_layers(self) -> bool:
@@ -107,11 +108,16 @@ class Roster:
         member = self.members.get(peer_id)
         return member.name if member else peer_id[:8]
 
-    def to_list(self) -> list[dict[str, object]]:
-        """The ``members`` of a ``roster`` message."""
-        return [_entry(member) for member in self.members.values()]
-
-
-def _entry(member: Member) -> dict[str, object]:
-    entry: dict[str, object] = {"id": member.peer_id, "name": member.name, "meta": member.meta}
-    return entry | {"a": 1} if member.proves_links else entry
+    def to_message(self) -> joining.Roster:
+        """What everyone is sent on every change."""
+        return joining.Roster(
+            members=[
+                joining.Member(
+                    id=member.peer_id,
+                    name=member.name,
+                    meta=member.meta,
+                    a=1 if member.proves_links else False,
+                )
+                for member in self.members.values()
+            ]
+        )

@@ -1,0 +1,97 @@
+# Everything a person or CI runs. `make help` lists the targets.
+# Set-up happens by itself: each target depends on a stamp that is made once.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_QUIET := --quiet --disable-pip-version-check --no-input
+EXTRAS := control,node,fast,dev
+PYTEST := $(BIN)/pytest
+LONG := long or gpu
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
+
+# ---- set-up -------------------------------------------------------------------------------------
+
+.PHONY: setup
+setup: $(VENV)/.installed ## install poolhouse and its tools into .venv (once)
+
+$(VENV)/.installed: pyproject.toml constraints.txt tools/find-python
+	@python="$$(tools/find-python)"; \
+	echo "Setting up $(VENV) with $$python (torch is large: this takes some minutes the first time)"; \
+	[ -x $(BIN)/python ] || "$$python" -m venv $(VENV)
+	@$(BIN)/python -m pip install $(PIP_QUIET) --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	@touch $@
+
+$(VENV)/.test-programs: tools/need-debian
+	@tools/need-debian chromium=chromium
+	@touch $@
+
+tests/interop/node_modules/.installed: tests/interop/package.json
+	@command -v npm >/dev/null || { echo "The browser tests need npm (Debian: apt-get install npm)" >&2; exit 1; }
+	@cd tests/interop && npm install --silent --no-audit --no-fund --no-package-lock --ignore-scripts
+	@touch $@
+
+.PHONY: model
+model: $(VENV)/.installed
+	@$(BIN)/poolhouse models pull smollm2-135m --quiet-if-present
+
+# ---- the two commands of the README -------------------------------------------------------------
+
+.PHONY: demo
+demo: model ## a room of three devices on this machine answers a question
+	@$(BIN)/poolhouse up --devices 3 --ask "What is a swimming pool?"
+
+.PHONY: test
+test: lint types walls model $(VENV)/.test-programs tests/interop/node_modules/.installed ## every test but long and gpu ones
+	@$(PYTEST) -m 'not ($(LONG))'
+
+# ---- the fast loop ------------------------------------------------------------------------------
+
+.PHONY: check
+check: lint types walls unit ## format, lint, types, walls, unit tests: below a minute
+
+.PHONY: fmt
+fmt: $(VENV)/.installed ## format and fix what can be fixed
+	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .
+
+.PHONY: lint
+lint: $(VENV)/.installed
+	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
+
+.PHONY: types
+types: $(VENV)/.installed
+	@$(BIN)/mypy
+
+.PHONY: walls
+walls: $(VENV)/.installed
+	@$(BIN)/lint-imports --no-timings >/dev/null || $(BIN)/lint-imports
+
+.PHONY: unit
+unit: $(VENV)/.installed
+	@$(PYTEST) -q -m 'not ($(LONG) or webrtc or browser or model or room or redis or perf)'
+
+# ---- what takes longer --------------------------------------------------------------------------
+
+.PHONY: test-long
+test-long: model $(VENV)/.test-programs tests/interop/node_modules/.installed ## soaks, real waits, big fuzz runs
+	@$(PYTEST) -m long --timeout 1200
+
+.PHONY: test-gpu
+test-gpu: ## tests that need a GPU (uses the Python on the path when there is no .venv)
+	@if [ -x $(BIN)/pytest ]; then $(PYTEST) -m gpu; else python3 -m pytest -m gpu; fi
+
+.PHONY: bench
+bench: model ## the figures of docs/reference/benchmarks.md
+	@$(BIN)/poolhouse bench wire
+	@$(BIN)/poolhouse bench decode
+
+.PHONY: clean
+clean: ## remove the set-up and everything made by it
+	rm -rf $(VENV) tests/interop/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

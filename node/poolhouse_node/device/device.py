@@ -1,0 +1,270 @@
+"""What every device does on every link: hello, versions, pings, goodbyes, silence."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from poolhouse_node.device.events import Notice, SignalingChanged
+from poolhouse_node.device.tasks import Tasks
+from poolhouse_node.room.liveness import PING_S, PingLoop, is_phone, silent_limit_s
+from poolhouse_node.room.versions import PROTOCOL, advice_for_them, advice_for_us
+from poolhouse_node.wire.errors import WireError
+from poolhouse_node.wire.messages import Message, parse, to_map
+from poolhouse_node.wire.messages.joining import Bye, Hello, Leaving, Ping, Pong
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from poolhouse_node.device.events import Notify
+    from poolhouse_node.device.ports import Link, Network
+    from poolhouse_node.wire.slices import Frame
+
+__all__ = ["Device", "Identity", "Peer"]
+
+log = logging.getLogger(__name__)
+
+HELD_MESSAGES_MAX = 64
+BYE_LINGER_S = 0.35
+"""A refused device gets its reason before the link closes (joining, section 3: 300 to 400 ms)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """This device's name and what it says about itself."""
+
+    name: str
+    meta: dict[str, object]
+
+
+@dataclass(slots=True)
+class Peer:
+    """What this device knows about the other end of a link."""
+
+    link: Link
+    hello: Hello | None = None
+    meta: dict[str, object] = field(default_factory=dict)
+    admitted: bool = False
+    rtt_s: float | None = None
+    held: list[Message] = field(default_factory=list)
+    """Messages that came before the device was let in."""
+    unreadable: int = 0
+
+
+class Device(ABC):
+    """The part that host and joined devices share. Use it as an async context manager.
+
+    Subclasses say what a hello means (:meth:`hello_came`), act on messages of admitted links
+    (:meth:`act_on`) and on devices that are gone (:meth:`peer_gone`).
+    """
+
+    def __init__(self, network: Network, identity: Identity, notify: Notify) -> None:
+        self.network = network
+        self.identity = identity
+        self.notify = notify
+        self.peers: dict[str, Peer] = {}
+        self.loading = False
+        """While this device loads its layers it judges nobody (liveness, section 2)."""
+        self._ping_loop = PingLoop()
+
+    async def __aenter__(self) -> Self:
+        self.tasks = Tasks()
+        self.network.listen(self)
+        self.tasks.spawn(self._keep_pinging(), "pings")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.broadcast(Leaving())
+        await self.tasks.close()
+        await self.network.close()
+
+    # ---- what subclasses say -------------------------------------------------------------------
+
+    @abstractmethod
+    def make_hello(self, link: Link) -> Hello:
+        """The hello for a link that has just opened."""
+
+    @abstractmethod
+    def hello_came(self, peer: Peer, hello: Hello) -> None:
+        """A hello of our own protocol version, the first on this link."""
+
+    @abstractmethod
+    def act_on(self, peer: Peer, message: Message) -> None:
+        """A message on an admitted link, or one of the few that pass a held one."""
+
+    @abstractmethod
+    def frame_came(self, peer: Peer, frame: Frame) -> None:
+        """A compute frame on an admitted link."""
+
+    @abstractmethod
+    def peer_gone(self, peer: Peer, verb: str) -> None:
+        """The link is gone; ``verb`` is what to say of the device: ``left``, ..."""
+
+    @abstractmethod
+    def bye_came(self, peer: Peer, reason: str, *, closed: bool) -> None:
+        """The other side ends this link and says why."""
+
+    @abstractmethod
+    def is_host(self, peer: Peer) -> bool:
+        """True when the peer is the room's host, which gets more patience."""
+
+    @abstractmethod
+    def may_be_loading(self, peer: Peer) -> bool:
+        """True while the peer loads its layers: it is never dropped for silence."""
+
+    def passes_held(self, message: Message) -> bool:
+        """Messages that are acted on before a link is admitted."""
+        return False
+
+    # ---- sending -------------------------------------------------------------------------------
+
+    def send(self, peer: Peer, message: Message) -> None:
+        """Send one message."""
+        peer.link.send(to_map(message))
+
+    def broadcast(self, message: Message) -> None:
+        """Send to every admitted device."""
+        as_map = to_map(message)
+        for peer in self.admitted():
+            peer.link.send(as_map)
+
+    def admitted(self) -> Iterator[Peer]:
+        """The devices that are in."""
+        return (peer for peer in list(self.peers.values()) if peer.admitted)
+
+    def admit(self, peer: Peer) -> None:
+        """Both ends are in: frames may flow, held messages are acted on now."""
+        peer.admitted = True
+        peer.link.admit()
+        held, peer.held = peer.held, []
+        for message in held:
+            self.act_on(peer, message)
+
+    def refuse(self, peer: Peer, reason: str) -> None:
+        """Say why, then close the link a moment later."""
+        self.send(peer, Bye(reason=reason))
+        self.peers.pop(peer.link.peer_id, None)
+        asyncio.get_running_loop().call_later(BYE_LINGER_S, peer.link.close)
+
+    def drop(self, peer: Peer, verb: str) -> None:
+        """Close a link and treat the device as gone."""
+        peer.link.close()
+        self._forget(peer, verb)
+
+    # ---- NetworkEvents -------------------------------------------------------------------------
+
+    def link_opened(self, link: Link) -> None:
+        """A fresh link: whatever was known of this peer is old. Hello goes first."""
+        self.peers[link.peer_id] = peer = Peer(link)
+        self.send(peer, self.make_hello(link))
+        self.greeted(peer)
+
+    def greeted(self, peer: Peer) -> None:  # noqa: B027 - a hook, nothing is owed
+        """Hello is sent; links between devices send their proof now."""
+
+    def message(self, link: Link, message: Mapping[str, Any]) -> None:
+        """Read a message and act on it; what cannot be read is counted and ignored."""
+        peer = self.peers.get(link.peer_id)
+        if peer is None or peer.link is not link:
+            return
+        try:
+            parsed = parse(message)
+        except WireError as error:
+            peer.unreadable += 1
+            log.debug("unreadable message from %s: %s", link.peer_id[:8], error)
+            return
+        if parsed is not None:
+            self._dispatch(peer, parsed)
+
+    def frame(self, link: Link, frame: Frame) -> None:
+        """A compute frame; only admitted links carry them."""
+        peer = self.peers.get(link.peer_id)
+        if peer is not None and peer.link is link and peer.admitted:
+            self.frame_came(peer, frame)
+
+    def link_closed(self, link: Link, reason: str) -> None:
+        """The other side or the network closed a link."""
+        peer = self.peers.get(link.peer_id)
+        if peer is not None and peer.link is link:
+            log.info("link to %s closed: %s", link.peer_id[:8], reason)
+            self._forget(peer, "lost its connection")
+
+    def signaling_changed(self, *, connected: bool) -> None:
+        """Open links keep working without signaling; only new devices cannot join."""
+        self.notify(SignalingChanged(connected))
+
+    # ---- inside --------------------------------------------------------------------------------
+
+    def _dispatch(self, peer: Peer, message: Message) -> None:
+        match message:
+            case Ping(ts=ts):
+                self.send(peer, Pong(ts=ts))
+            case Pong(ts=ts):
+                self._pong(peer, ts)
+            case Leaving():
+                self.drop(peer, "left")
+            case Bye(reason=reason, closed=closed):
+                self.bye_came(peer, reason, closed=bool(closed))
+            case Hello():
+                self._hello(peer, message)
+            case _ if peer.admitted or self.passes_held(message):
+                self.act_on(peer, message)
+            case _ if len(peer.held) < HELD_MESSAGES_MAX:
+                peer.held.append(message)
+
+    def _hello(self, peer: Peer, hello: Hello) -> None:
+        if peer.hello is not None:
+            return
+        if hello.v != PROTOCOL:
+            self.notify(Notice(advice_for_us(hello.v)))
+            self.refuse(peer, advice_for_them(hello.v))
+            self.version_refused(peer, hello.v)
+            return
+        peer.hello = hello
+        self.hello_came(peer, hello)
+
+    def version_refused(self, peer: Peer, version: int | None) -> None:  # noqa: B027 - a hook, nothing is owed
+        """The other side speaks another protocol version and was told so."""
+
+    def _pong(self, peer: Peer, ts: float | None) -> None:
+        now = asyncio.get_running_loop().time()
+        if ts is None:
+            return
+        sent_at = ts / 1000
+        if 0 <= now - sent_at < 3600:
+            peer.rtt_s = now - sent_at
+            self.answered(peer, sent_at)
+
+    def answered(self, peer: Peer, sent_at: float) -> None:  # noqa: B027 - a hook, nothing is owed
+        """A ping of ours that went out at ``sent_at`` came back."""
+
+    def ping(self, peer: Peer) -> None:
+        """Ask a device for a sign of life."""
+        self.send(peer, Ping(ts=asyncio.get_running_loop().time() * 1000))
+
+    def _forget(self, peer: Peer, verb: str) -> None:
+        if self.peers.get(peer.link.peer_id) is peer:
+            del self.peers[peer.link.peer_id]
+            self.peer_gone(peer, verb)
+
+    async def _keep_pinging(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(PING_S)
+            self._ping_loop.tick(loop.time())
+            for peer in list(self.peers.values()):
+                if self._is_silent(peer, loop.time()):
+                    self.drop(peer, "stopped responding")
+                else:
+                    self.ping(peer)
+
+    def _is_silent(self, peer: Peer, now: float) -> bool:
+        limit_s = silent_limit_s(
+            to_host=self.is_host(peer),
+            phone=is_phone(peer.meta),
+            loading=self.loading or self.may_be_loading(peer),
+        )
+        return self._ping_loop.is_silent(peer.link.heard_at, limit_s, now)

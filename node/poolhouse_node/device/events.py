@@ -1,0 +1,172 @@
+"""What a device tells the person (or program) at its terminal. Facts, no sentences but failures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "AnswerEnded",
+    "AnswerStarted",
+    "Dealt",
+    "DeviceJoined",
+    "DeviceLeft",
+    "DeviceStalled",
+    "Event",
+    "LoadProgress",
+    "Notice",
+    "Notify",
+    "PromptProgress",
+    "Queued",
+    "RoomDegraded",
+    "RoomOnline",
+    "RoomOver",
+    "Share",
+    "SignalingChanged",
+    "StartFailed",
+    "TokenShown",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceJoined:
+    name: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLeft:
+    """``verb`` is what happened: left, stopped responding, lost its connection."""
+
+    name: str
+    verb: str
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One device's part of the model: layers ``[lo, hi)``."""
+
+    name: str
+    lo: int
+    hi: int
+    held_gb: float
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    model: str
+    shares: tuple[Share, ...]
+    left_out: tuple[tuple[str, str], ...]
+    """Name and reason of devices that hold nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """Percent of its layers a device has loaded."""
+
+    name: str
+    percent: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoomOnline:
+    model: str
+    context_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailed:
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerStarted:
+    asker: str
+    question: str
+    mine: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PromptProgress:
+    """Prompt tokens fed so far."""
+
+    fed: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenShown:
+    """A piece of the answer: whole characters, perhaps none yet."""
+
+    text: str
+    mine: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerEnded:
+    """``failure`` is a sentence when the answer broke off."""
+
+    stats: str
+    mine: bool
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceStalled:
+    """A device stopped responding; the room waits for it."""
+
+    name: str
+    silent_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RoomDegraded:
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoomOver:
+    """This device is out of the room; the text says why."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignalingChanged:
+    connected: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something worth a line that changes nothing."""
+
+    text: str
+
+
+type Event = (
+    DeviceJoined
+    | DeviceLeft
+    | Dealt
+    | LoadProgress
+    | RoomOnline
+    | StartFailed
+    | Queued
+    | AnswerStarted
+    | PromptProgress
+    | TokenShown
+    | AnswerEnded
+    | DeviceStalled
+    | RoomDegraded
+    | RoomOver
+    | SignalingChanged
+    | Notice
+)
+type Notify = Callable[[Event], None]

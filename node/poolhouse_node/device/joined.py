@@ -1,0 +1,305 @@
+"""A device that joined a room: a guest that may be dealt layers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from poolhouse_node.device.answers import GuestScreen, SeenAnswer
+from poolhouse_node.device.device import Device, Identity, Peer
+from poolhouse_node.device.events import (
+    Dealt,
+    LoadProgress,
+    Notice,
+    RoomDegraded,
+    RoomOnline,
+    RoomOver,
+    Share,
+    StartFailed,
+)
+from poolhouse_node.device.worker import Worker
+from poolhouse_node.room.links import LinkFailed
+from poolhouse_node.room.roster import Member, Roster, clean_meta, clean_name
+from poolhouse_node.room.versions import PROTOCOL, advice_for_us
+from poolhouse_node.wire.messages import loading
+from poolhouse_node.wire.messages.asking import Ask, Stop
+from poolhouse_node.wire.messages.joining import Admit, Hello, Lobby, Mesh
+from poolhouse_node.wire.messages.joining import Roster as RosterMessage
+
+if TYPE_CHECKING:
+    from poolhouse_node.device.events import Notify
+    from poolhouse_node.device.ports import Link, Network, ShardLoader
+    from poolhouse_node.generate.ports import Compute
+    from poolhouse_node.wire.messages import Message
+    from poolhouse_node.wire.slices import Frame
+
+__all__ = ["JoinFailed", "JoinedDevice"]
+
+JOIN_S = 40.0
+HOST_HELLO_S = 15.0
+PROOF_PING_S = 0.5
+
+
+class JoinFailed(Exception):
+    """This device did not get into the room, or is out of it; the text says why."""
+
+
+class JoinedDevice(Device):
+    """A device in somebody's room. :meth:`join` it, then :meth:`ask`, or :meth:`until_over`."""
+
+    def __init__(
+        self,
+        network: Network,
+        identity: Identity,
+        notify: Notify,
+        *,
+        host_id: str,
+        loader: ShardLoader,
+        compute: Compute,
+    ) -> None:
+        super().__init__(network, identity, notify)
+        self.host_id = host_id
+        self.name = identity.name
+        self.roster = Roster()
+        self.screen = GuestScreen(lambda: network.peer_id, notify)
+        self._loader, self._compute = loader, compute
+        self._online = asyncio.Event()
+        self._inside = asyncio.Event()
+        self._waiting_in_lobby = False
+        self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._linked: dict[str, asyncio.Future[Link]] = {}
+
+    async def __aenter__(self) -> JoinedDevice:
+        await super().__aenter__()
+        self.worker = Worker(
+            loader=self._loader,
+            compute=self._compute,
+            tasks=self.tasks,
+            tell_host=self._tell_host,
+            link_to_next=self._link_to_device,
+            host_link=self._host_link,
+            loading_changed=self._loading_changed,
+        )
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await super().__aexit__(*exc_info)
+        await self.worker.release()
+
+    async def join(self) -> None:
+        """Dial the host and wait until it lets this device in. Raises :class:`JoinFailed`."""
+        try:
+            await self.network.dial(self.host_id, timeout_s=JOIN_S)
+        except LinkFailed as error:
+            raise JoinFailed(str(error)) from error
+        inside = asyncio.ensure_future(self._inside.wait())
+        try:
+            while not inside.done():
+                waited: set[asyncio.Future[Any]] = {inside, self._over}
+                done, _ = await asyncio.wait(
+                    waited, timeout=HOST_HELLO_S, return_when=asyncio.FIRST_COMPLETED
+                )
+                if self._over.done():
+                    raise JoinFailed(self._over.result())
+                if not done and not self._waiting_in_lobby:
+                    raise JoinFailed("The host took the link but said nothing; try again.")
+        finally:
+            inside.cancel()
+
+    async def until_online(self) -> None:
+        """Wait until the room can answer. Raises :class:`JoinFailed` when it is over before."""
+        online = asyncio.ensure_future(self._online.wait())
+        try:
+            waited: set[asyncio.Future[Any]] = {online, self._over}
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            online.cancel()
+        if self._over.done():
+            raise JoinFailed(self._over.result())
+
+    async def until_over(self) -> str:
+        """Wait until this device is out of the room; why, as a sentence."""
+        return await asyncio.shield(self._over)
+
+    async def ask(self, text: str) -> SeenAnswer:
+        """Ask the room. Raises :class:`AskFailed <poolhouse_node.device.answers.AskFailed>`."""
+        answer = self.screen.expect()
+        self._tell_host(Ask(text=text))
+        return await answer
+
+    def stop(self) -> None:
+        """End the answer to our question after the lap in flight."""
+        self._tell_host(Stop())
+
+    # ---- Device --------------------------------------------------------------------------------
+
+    def make_hello(self, link: Link) -> Hello:
+        to_host = link.peer_id == self.host_id
+        return Hello(
+            name=self.name, v=PROTOCOL, meta=self.identity.meta, join=1 if to_host else False
+        )
+
+    def greeted(self, peer: Peer) -> None:
+        if not self.is_host(peer):
+            self.send(peer, Mesh(v=1, none=1))  # decision 15: no gate, no mesh key
+
+    def hello_came(self, peer: Peer, hello: Hello) -> None:
+        peer.meta = clean_meta(hello.meta, on_host=False)
+        if self.is_host(peer) and not hello.gate:
+            self._let_in(peer)
+
+    def passes_held(self, message: Message) -> bool:
+        return isinstance(message, Lobby | Admit | Mesh)
+
+    def act_on(self, peer: Peer, message: Message) -> None:
+        match message:
+            case Mesh():
+                self._mesh_came(peer)
+            case loading.RangeRequest(id=request):
+                self.send(peer, loading.RangePart(id=request, miss=1))
+            case _ if self.is_host(peer):
+                self._host_says(peer, message)
+
+    def frame_came(self, peer: Peer, frame: Frame) -> None:
+        self.worker.put(frame)
+
+    def answered(self, peer: Peer, sent_at: float) -> None:
+        linked = self._linked.get(peer.link.peer_id)
+        if linked is not None and peer.admitted and not linked.done():
+            linked.set_result(peer.link)
+
+    def peer_gone(self, peer: Peer, verb: str) -> None:
+        if self.is_host(peer):
+            self._end(f"The host {verb}; the room is over for this device.")
+            return
+        name = self.roster.name_of(peer.link.peer_id)
+        if self.worker.next_lost(peer.link.peer_id):
+            self._tell_host(loading.LinkLost(name=name, up=0))
+
+    def bye_came(self, peer: Peer, reason: str, *, closed: bool) -> None:
+        if self.is_host(peer):
+            over = "The host closed the room." if closed else "The host ended this link."
+            self._end(reason or over)
+        self.drop(peer, "left")
+
+    def version_refused(self, peer: Peer, version: int | None) -> None:
+        if self.is_host(peer):
+            self._end(advice_for_us(version))
+
+    def is_host(self, peer: Peer) -> bool:
+        return peer.link.peer_id == self.host_id
+
+    def may_be_loading(self, peer: Peer) -> bool:
+        """Other devices load at the same time as this one; the host's silence counts always."""
+        return not self.is_host(peer) and not self._online.is_set()
+
+    # ---- inside --------------------------------------------------------------------------------
+
+    def _let_in(self, peer: Peer) -> None:
+        if not peer.admitted:
+            self.admit(peer)
+            self._inside.set()
+
+    def _host_says(self, peer: Peer, message: Message) -> None:
+        match message:
+            case Lobby():
+                self._waiting_in_lobby = True
+                self.notify(Notice("Waiting for the host to let this device in."))
+            case Admit():
+                self._let_in(peer)
+            case RosterMessage():
+                self._roster(message)
+            case loading.InventoryRequest(url=url):
+                self.send(peer, loading.Inventory(url=url, have=[]))
+            case loading.Load():
+                self.worker.take_load(message)
+            case loading.HostProgress(all=shares):
+                for name, percent in shares.items():
+                    self.notify(LoadProgress(name, int(percent)))
+            case _:
+                self._room_changed(message)
+
+    def _room_changed(self, message: Message) -> None:
+        match message:
+            case loading.Layers():
+                self._layers(message)
+            case loading.ReadyAll(label=label, ctx=context_size):
+                self._online.set()
+                self.notify(RoomOnline(label, context_size or 0))
+            case loading.Redeal():
+                self._online.clear()
+            case loading.Degraded(why=why):
+                self.notify(RoomDegraded(why))
+            case loading.StartFailed(why=why):
+                self.notify(StartFailed(why))
+                self.tasks.spawn(self.worker.release(), "release layers")
+            case _:
+                self.screen.take(message)
+
+    def _roster(self, message: RosterMessage) -> None:
+        self.roster = Roster()
+        for entry in message.members:
+            name = clean_name(entry.name, entry.id)
+            member = Member(entry.id, name, clean_meta(entry.meta, on_host=False), bool(entry.a))
+            self.roster.members[entry.id] = member
+        if self.network.peer_id in self.roster.members:
+            self.name = self.roster.name_of(self.network.peer_id)
+
+    def _layers(self, message: loading.Layers) -> None:
+        shares = [_share(name, text, message.held or {}) for name, text in message.by.items()]
+        left_out = tuple((message.out or {}).items())
+        self.notify(Dealt("", tuple(share for share in shares if share), left_out))
+        if self.name not in message.by and self.worker.layers is not None:
+            self.tasks.spawn(self.worker.release(), "release layers")
+
+    def _mesh_came(self, peer: Peer) -> None:
+        """Without a mesh key of ours every proof is taken (joining, section 6)."""
+        if not peer.admitted:
+            self.admit(peer)
+
+    async def _link_to_device(self, peer_id: str) -> Link:
+        """A link over which that device takes frames.
+
+        Both ends must have admitted it. Our proof went out before the ping below on the same
+        ordered channel, so its answer shows that the other end has seen the proof.
+        """
+        if peer_id not in self.peers:
+            await self.network.dial(peer_id, timeout_s=JOIN_S)
+        linked: asyncio.Future[Link] = asyncio.get_running_loop().create_future()
+        self._linked[peer_id] = linked
+        try:
+            while not linked.done():
+                peer = self.peers.get(peer_id)
+                if peer is None:
+                    raise LinkFailed("closed", "The link to the next device closed at once.")
+                self.ping(peer)
+                await asyncio.wait({linked}, timeout=PROOF_PING_S)
+            return linked.result()
+        finally:
+            self._linked.pop(peer_id, None)
+
+    def _loading_changed(self, loading_now: bool) -> None:
+        self.loading = loading_now
+
+    def _host_link(self) -> Link | None:
+        peer = self.peers.get(self.host_id)
+        return peer.link if peer else None
+
+    def _tell_host(self, message: Message) -> None:
+        peer = self.peers.get(self.host_id)
+        if peer is not None:
+            self.send(peer, message)
+
+    def _end(self, why: str) -> None:
+        self.screen.fail(why)
+        if not self._over.done():
+            self._over.set_result(why)
+            self.notify(RoomOver(why))
+
+
+def _share(name: str, text: str, held: dict[str, float]) -> Share | None:
+    """``"0–19"`` with an en dash, both ends inclusive, as ``[lo, hi)``."""
+    first, dash, last = text.partition("–")
+    if not (dash and first.isdecimal() and last.isdecimal()):
+        return None
+    return Share(name, int(first), int(last) + 1, float(held.get(name, 0.0)))

@@ -1,0 +1,120 @@
+"""The chain as the host uses it: frames out to the first worker, laps back from the last one."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from poolhouse_node.generate.ports import LapFailed
+from poolhouse_node.room.laps import LapKind, LapStatistics
+from poolhouse_node.wire.slices import Frame, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from poolhouse_node.device.ports import Link
+
+__all__ = ["WorkerChain"]
+
+_SENT_AS = {Kind.HIDDENRET: Kind.HIDDEN, Kind.HIDDENRET_B: Kind.HIDDEN_B}
+
+
+@dataclass(slots=True)
+class _OpenLap:
+    returned: asyncio.Future[bytes]
+    sent_at: float
+    kind: LapKind
+    timer: asyncio.TimerHandle
+
+
+@dataclass(slots=True)
+class WorkerChain:
+    """Workers in layer order and the laps in flight through them (liveness, section 4)."""
+
+    link_to: Callable[[str], Link | None]
+    rtt_s: Callable[[str], float | None]
+    name_of: Callable[[str], str]
+    workers: list[str] = field(default_factory=list)
+    """Peer ids in layer order."""
+    statistics: LapStatistics = field(default_factory=LapStatistics)
+    _open: dict[tuple[Kind, int], _OpenLap] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.workers
+
+    def deal(self, workers: list[str]) -> None:
+        """Take new workers; laps of the old deal fail, their statistics are forgotten."""
+        self.fail(LapFailed("re-deal", "The layers were dealt again while the answer ran."))
+        self.workers = workers
+        self.statistics = LapStatistics()
+
+    def lap(self, frame: Frame, kind: LapKind) -> asyncio.Future[bytes]:
+        """Send a frame to the first worker; see :class:`Chain
+        <poolhouse_node.generate.ports.Chain>`.
+        """
+        loop = asyncio.get_running_loop()
+        returned: asyncio.Future[bytes] = loop.create_future()
+        returned.add_done_callback(_heard)
+        link = self.link_to(self.workers[0])
+        if link is None:
+            returned.set_exception(self._unreachable(self.workers[0]))
+            return returned
+        key = (frame.kind, frame.position)
+        timeout_s = self.statistics.timeout_s(kind, self._slowest_rtt_s())
+        timer = loop.call_later(timeout_s, self._time_out, key, timeout_s)
+        self._open[key] = _OpenLap(returned, loop.time(), kind, timer)
+        link.send_frame(frame)
+        return returned
+
+    def take(self, peer_id: str, frame: Frame) -> bool:
+        """A frame came back; False when it is not from the last worker or nobody waits for it."""
+        sent_kind = _SENT_AS.get(frame.kind)
+        if not self.workers or peer_id != self.workers[-1] or sent_kind is None:
+            return False
+        lap = self._open.pop((sent_kind, frame.position), None)
+        if lap is None:
+            return False
+        lap.timer.cancel()
+        if lap.kind != "prefill":
+            self.statistics.add(asyncio.get_running_loop().time() - lap.sent_at)
+        if not lap.returned.done():
+            lap.returned.set_result(frame.payload)
+        return True
+
+    def fail(self, error: LapFailed) -> None:
+        """Fail every lap in flight with ``error``."""
+        laps, self._open = list(self._open.values()), {}
+        for lap in laps:
+            lap.timer.cancel()
+            if not lap.returned.done():
+                lap.returned.set_exception(error)
+
+    @property
+    def in_flight(self) -> int:
+        """Laps that have not come back."""
+        return len(self._open)
+
+    def _time_out(self, key: tuple[Kind, int], timeout_s: float) -> None:
+        lap = self._open.pop(key, None)
+        if lap is not None and not lap.returned.done():
+            names = ", ".join(self.name_of(worker) for worker in self.workers)
+            lap.returned.set_exception(
+                LapFailed(
+                    "timeout",
+                    f"No answer came back through the chain ({names}) within {timeout_s:.0f} s.",
+                )
+            )
+
+    def _unreachable(self, worker: str) -> LapFailed:
+        return LapFailed("left", f"The link to {self.name_of(worker)} is gone.")
+
+    def _slowest_rtt_s(self) -> float | None:
+        return max((self.rtt_s(worker) or 0.0 for worker in self.workers), default=None)
+
+
+def _heard(future: asyncio.Future[bytes]) -> None:
+    """A failed lap that nobody waits for any more is no unheard error."""
+    if not future.cancelled():
+        future.exception()

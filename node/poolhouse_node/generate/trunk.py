@@ -1,0 +1,178 @@
+"""The whole model as the host sees it: its own layers, then one lap through the chain.
+
+This is the way of one token: embed, the host's layers, pack to half floats, a frame down the
+chain, the returned hidden state, the head.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from poolhouse_node.generate.ports import LapFailed
+from poolhouse_node.generate.prefill import ROUNDS_IN_FLIGHT, plan_rounds
+from poolhouse_node.wire.slices import Control, Frame, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from poolhouse_node.generate.ports import Chain, Compute
+    from poolhouse_node.room.laps import LapKind
+    from poolhouse_node.shard import Packed, Shard, TopLogits
+
+__all__ = ["Trunk"]
+
+SOLO_COLUMNS = 256
+"""Columns of one pass when the host holds every layer: a stop is honoured between passes."""
+_BYTES_PER_VALUE = 2
+RESET = Control(reset=True)
+
+
+@dataclass(slots=True)
+class Trunk:
+    """The host's layers and the chain behind them, and what their caches hold."""
+
+    shard: Shard
+    compute: Compute
+    chain: Chain
+    fed: list[int] | None = None
+    """Exact ids every device's caches hold, in order; ``None`` after any failure."""
+    _control: Control = field(default=Control.NONE)
+    """Waits for the next frame (generation, section 10)."""
+
+    @property
+    def position(self) -> int:
+        """Where the next column is written."""
+        return len(self.fed or ())
+
+    def forget(self) -> None:
+        """What the caches hold is unknown now: the next prompt starts from nothing."""
+        self.fed = None
+        self._control = Control.NONE
+
+    async def prefill(
+        self,
+        ids: Sequence[int],
+        candidates: int,
+        *,
+        stopped: Callable[[], bool],
+        progress: Callable[[int, int], None],
+    ) -> TopLogits | None:
+        """Feed a prompt and return the logits after its last id; ``None`` when stopped first.
+
+        What the caches already hold of it is reused (section 3). ``progress`` gets tokens fed and
+        tokens in all. Raises :class:`LapFailed` or ``ShardError``; then :meth:`forget` was called.
+        """
+        try:
+            start = await self._reuse(ids)
+            if self.chain.is_empty:
+                return await self._prefill_solo(ids, candidates, stopped, progress)
+            return await self._prefill_chain(ids, start, candidates, stopped, progress)
+        except BaseException:
+            self.forget()
+            raise
+
+    async def step(self, token: int, candidates: int) -> TopLogits:
+        """Feed one sampled token and return the logits after it. Raises as :meth:`prefill`."""
+        try:
+            if self.chain.is_empty:
+                return await self._pass_solo([token], candidates)
+            returned = await self._send([token], Kind.HIDDEN, "token")
+            return await self._head(await returned, candidates)
+        except BaseException:
+            self.forget()
+            raise
+
+    async def _reuse(self, ids: Sequence[int]) -> int:
+        """How many leading ids need not be fed again; resets everything when none."""
+        fed = self.fed
+        if fed and len(fed) < len(ids) and list(ids[: len(fed)]) == fed:
+            return len(fed)
+        await self.compute.run(self.shard.reset)
+        self._control = Control.NONE if self.chain.is_empty else RESET
+        self.fed = []
+        return 0
+
+    async def _prefill_solo(
+        self,
+        ids: Sequence[int],
+        candidates: int,
+        stopped: Callable[[], bool],
+        progress: Callable[[int, int], None],
+    ) -> TopLogits | None:
+        top: TopLogits | None = None
+        while self.position < len(ids):
+            if stopped():
+                return None
+            part = ids[self.position : self.position + SOLO_COLUMNS]
+            top = await self._pass_solo(part, candidates)
+            progress(self.position, len(ids))
+        return top
+
+    async def _pass_solo(self, ids: Sequence[int], candidates: int) -> TopLogits:
+        position, shard = self.position, self.shard
+
+        def forward() -> TopLogits:
+            hidden = shard.run(shard.embed(ids), position)
+            return shard.head(hidden[-1:], candidates)
+
+        top = await self.compute.run(forward)
+        self._fed().extend(ids)
+        return _finite(top)
+
+    async def _prefill_chain(
+        self,
+        ids: Sequence[int],
+        start: int,
+        candidates: int,
+        stopped: Callable[[], bool],
+        progress: Callable[[int, int], None],
+    ) -> TopLogits | None:
+        in_flight: deque[Awaitable[bytes]] = deque()
+        for columns in plan_rounds(len(ids) - start):
+            if stopped():
+                break
+            if len(in_flight) >= ROUNDS_IN_FLIGHT:
+                await in_flight.popleft()
+            part = ids[self.position : self.position + columns]
+            in_flight.append(await self._send(part, Kind.HIDDEN_B, "prefill"))
+            progress(self.position, len(ids))
+        payloads = [await lap for lap in in_flight]
+        if self.position < len(ids) or not payloads:
+            return None
+        return await self._head(payloads[-1][-self._column_bytes :], candidates)
+
+    async def _send(self, ids: Sequence[int], kind: Kind, lap_kind: LapKind) -> Awaitable[bytes]:
+        """The host's own layers over ``ids``, and the frame sent; the lap is still open."""
+        position, shard = self.position, self.shard
+        packed: Packed = await self.compute.run(
+            lambda: shard.pack(shard.run(shard.embed(ids), position))
+        )
+        if not packed.sendable:
+            raise LapFailed("not-a-number", "This device's layers gave values that are no numbers.")
+        frame = Frame(kind, position, len(ids), packed.data, control=self._control)
+        self._control = Control.NONE
+        returned = self.chain.lap(frame, lap_kind)
+        self._fed().extend(ids)
+        return returned
+
+    async def _head(self, payload: bytes, candidates: int) -> TopLogits:
+        shard = self.shard
+        top = await self.compute.run(lambda: shard.head(shard.unpack(payload, 1), candidates))
+        return _finite(top)
+
+    def _fed(self) -> list[int]:
+        if self.fed is None:
+            raise LapFailed("re-deal", "The layers were dealt again while the answer ran.")
+        return self.fed
+
+    @property
+    def _column_bytes(self) -> int:
+        return self.shard.width * _BYTES_PER_VALUE
+
+
+def _finite(top: TopLogits) -> TopLogits:
+    if not top.finite:
+        raise LapFailed("not-a-number", "The model's head gave values that are no numbers.")
+    return top
