@@ -127,7 +127,7 @@ def test_nonsense_is_refused(bad: dict[str, Any]) -> None:
 
 
 _odd = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9)
-_odd |= st.binary(max_size=9) | st.lists(st.integers(-1, 70000), max_size=3)
+_odd = _odd | st.binary(max_size=9) | st.lists(st.integers(-1, 70000), max_size=3)
 _names = st.sampled_from(["pos", "basePos", "n", "spec", "reset", "rb", "sv", "ld", "dp"])
 
 

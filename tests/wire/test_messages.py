@@ -51,15 +51,15 @@ FULL: list[dict[str, Any]] = [
     {
         "t": "hello",
         "name": "otter",
-        "v": 4,
         "meta": {"ua": "Mac", "webgpu": True},
+        "v": 4,
         "auth": 1,
+        "died": {"during": "loading", "ago": 3.5, "at": 1700000000000.0, "loading": True},
         "join": 1,
         "jc": HEX,
         "kc": 1,
         "pid": "0" * 32,
         "back": 1,
-        "died": {"during": "loading", "ago": 3.5, "at": 1700000000000.0, "loading": True},
         "key": NONCE,
         "pass": NONCE,
         "gate": 1,
@@ -249,24 +249,17 @@ def test_the_vectors_of_the_handshake() -> None:
 
 @pytest.mark.parametrize(
     ("v", "version"),
-    [(4, 4), (4.0, 4), (None, 1), ("4", 4), (-1, None), (1.5, None), (1_000_000, None), ([], None)],
+    [(4, 4), (4.0, 4), (None, 1), ("4", 4), (0, 0), (999_999, 999_999)]
+    + [(odd, -1) for odd in (-1, 1.5, 1_000_000, [], "four", float("nan"), float("inf"))],
 )
-def test_versions_of_a_hello(v: object, version: int | None) -> None:
-    hello = parse({"t": "hello", "name": "x", "v": v, "odd": object()})
+def test_versions_of_a_hello(v: object, version: int) -> None:
+    hello = parse({"t": "hello", "name": "x", "v": v})
     assert isinstance(hello, Hello)
     assert hello.v == version
 
 
-def test_a_version_that_is_none_is_not_the_first() -> None:
-    for v in (float("nan"), float("inf"), "four", True):
-        hello = parse({"t": "hello", "v": v, "meta": None})
-        assert isinstance(hello, Hello)
-        assert hello.v in {None, 1}
-        assert (hello.v == 1) is (v is True)
-
-
 def test_fields_that_are_not_what_they_should_be_count_as_missing() -> None:
-    odd = {"name": [], "meta": [1], "auth": {}, "jc": 5, "pid": "x" * 65, "died": 3, "pass": 1}
+    odd = {"name": [], "meta": [1], "auth": None, "jc": 5, "pid": "x" * 65, "died": 3, "pass": 1}
     assert parse({"t": "hello", "v": 4, "join": 1} | odd) == Hello(v=4, join=1)
 
 

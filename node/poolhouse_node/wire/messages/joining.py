@@ -54,7 +54,7 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello", rename={"pass_": "p
     """The first message each side sends on a main connection (joining, section 2).
 
     A field that is not what it should be counts as missing: an odd hello is a device of another
-    kind, not a broken link. ``v`` is ``None`` when it is no version at all.
+    kind, not a broken link.
     """
 
     CUT: ClassVar = {"name": 400}
@@ -62,8 +62,8 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello", rename={"pass_": "p
     name: str | float | None = None
     """Not cleaned yet; the room does that, and takes numbers as names."""
     meta: DeviceMeta = msgspec.field(default_factory=sent_dict)
-    v: int | None = 1
-    """Protocol version: 1 when missing, ``None`` when not a whole number in 0..999999."""
+    v: int = 1
+    """Protocol version: 1 when missing, -1 when not a whole number in 0..999999."""
     auth: int | None = None
     """1 or more: this device proves its links."""
     died: Died | None = None
@@ -90,20 +90,16 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello", rename={"pass_": "p
 def relaxed_hello(raw: dict[str, Any]) -> dict[str, Any]:
     """``raw`` without the fields of a hello that could not be read (see :class:`Hello`)."""
     fields = {name: value for name, value in raw.items() if _fits(name, value)}
-    if raw.get("v") is not None:
-        fields["v"] = _whole_number(raw["v"])
-    if "auth" in fields:
-        fields["auth"] = _whole_number(raw["auth"])
+    for name in _NUMBERS & fields.keys():
+        fields[name] = _whole_number(fields[name])
     return fields
 
 
 def _fits(name: str, value: object) -> bool:
-    if value is None:
-        return False
     hint = _HELLO_FIELDS.get(name)
-    if hint is None:
+    if value is None or hint is None:
         return name == "t"
-    if name in {"v", "auth"}:
+    if name in _NUMBERS:
         return True
     try:
         msgspec.convert(value, hint)
@@ -112,15 +108,16 @@ def _fits(name: str, value: object) -> bool:
     return True
 
 
-def _whole_number(value: object) -> int | None:
-    """A number, or numeric text as JavaScript would compare it, in 0..999999."""
+def _whole_number(value: object) -> int:
+    """A number, or numeric text as JavaScript would compare it, in 0..999999; else -1."""
     try:
         number = float(value) if isinstance(value, int | float | str) else -1.0
     except (ValueError, OverflowError):
-        return None
-    return int(number) if 0 <= number <= 999_999 and number.is_integer() else None
+        return -1
+    return int(number) if 0 <= number <= 999_999 and number.is_integer() else -1
 
 
+_NUMBERS = {"v", "auth"}
 _HELLO_FIELDS = {field.encode_name: field.type for field in msgspec.structs.fields(Hello)}
 
 
