@@ -33,7 +33,7 @@ MAX_CHARACTERS = 1 << 22
 MAX_STEPS = 10_000_000
 """Loop rounds, calls and values looked at, of one rendering. 1000 messages take some 20,000, or a
 few millions when a template builds its own list of them."""
-DEADLINE_S = 5.0
+DEADLINE_S = 2.0
 
 _FILTERS = """
     abs capitalize count d default dictsort e escape first float int items last length list

@@ -72,11 +72,15 @@ class WrongContent(PullError):
 
 
 class BadReply(PullError):
-    """A reply to a range request fails a check (dealing, section 8). ``fault`` says which."""
+    """A reply to a range request fails a check (dealing, section 8).
 
-    def __init__(self, fault: ReplyFault, sentence: str) -> None:
+    ``fault`` says which; ``status`` is the HTTP status when that is the fault, else 0.
+    """
+
+    def __init__(self, fault: ReplyFault, sentence: str, *, status: int = 0) -> None:
         super().__init__(sentence)
         self.fault: ReplyFault = fault
+        self.status = status
 
 
 class DiskFull(PullError):

@@ -1,0 +1,81 @@
+"""What a model file says about itself, as far as a deal and a screen need it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from poolhouse_node.weights.errors import GgufError
+from poolhouse_node.weights.sizes import DealSizes
+
+if TYPE_CHECKING:
+    from poolhouse_node.weights.gguf import GgufFile
+
+__all__ = ["ModelFacts", "read_facts"]
+
+_EMBEDDING, _OUTPUT = "token_embd.weight", "output.weight"
+_BYTES_PER_VALUE = 4  # float32 keys and values
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """Read from a GGUF header."""
+
+    architecture: str
+    name: str
+    """As its makers call it; may be empty."""
+    layers: int
+    width: int
+    vocabulary_size: int
+    trained_context: int
+    """Positions it was trained for; 0 when the file does not say."""
+    sizes: DealSizes
+
+    def layer_bytes(self, context_size: int) -> int:
+        """One layer with its state, for the deal."""
+        return self.sizes.layer_bytes(context_size)
+
+    @property
+    def host_bytes(self) -> int:
+        """What the host holds besides its layers, for the deal."""
+        return self.sizes.host_bytes
+
+
+def read_facts(file: GgufFile) -> ModelFacts:
+    """Facts of a dense model. Raises :class:`GgufError` when the header lacks one."""
+    architecture = file.architecture
+    layers = file.integer(f"{architecture}.block_count")
+    embedding = file.tensors.get(_EMBEDDING)
+    if layers < 1 or embedding is None or len(embedding.shape) != 2:
+        raise GgufError(f"{file.path.name} has no layers or no embedding: it is no language model.")
+    output = file.tensors.get(_OUTPUT)
+    return ModelFacts(
+        architecture=architecture,
+        name=file.text("general.name", ""),
+        layers=layers,
+        width=file.integer(f"{architecture}.embedding_length"),
+        vocabulary_size=embedding.shape[0],
+        trained_context=file.integer(f"{architecture}.context_length", 0),
+        sizes=DealSizes(
+            layer=_layer_size(file, 0),
+            kv_position=2 * _kv_width(file, architecture) * _BYTES_PER_VALUE,
+            kv_position_q8=None,
+            embedding=embedding.size_bytes,
+            output=output.size_bytes if output else 0,
+            draft_block=0,
+        ),
+    )
+
+
+def _layer_size(file: GgufFile, layer: int) -> int:
+    prefix = f"blk.{layer}."
+    return sum(info.size_bytes for name, info in file.tensors.items() if name.startswith(prefix))
+
+
+def _kv_width(file: GgufFile, architecture: str) -> int:
+    heads = file.integer(f"{architecture}.attention.head_count")
+    if heads < 1:
+        raise GgufError(f"{file.path.name} says it has no attention heads.")
+    kv_heads = file.integer(f"{architecture}.attention.head_count_kv", heads)
+    head_size = file.integer(f"{architecture}.embedding_length") // heads
+    return kv_heads * file.integer(f"{architecture}.attention.key_length", head_size)
