@@ -221,7 +221,7 @@ def test_whatever_happens_frames_never_go_back(events: list[tuple]) -> None:
             case _:
                 data = slices(frame_id, size)
                 got += receiver.receive(channel, data[index % len(data)], script.now)
-        assert (receiver.next_timer() is not None) or receiver.waiting == 0
+        assert (receiver.next_timer() is not None) is (receiver.waiting > 0)
         assert receiver.held_bytes <= 40_000
         assert receiver.gathering + receiver.waiting <= 12
     ids = positions(got)
@@ -255,6 +255,14 @@ def test_waiting_frames_are_bounded_too() -> None:
     for frame_id in range(1, 6):
         got += receiver.receive(1, slices(frame_id)[0], 0.0)
     assert positions(got) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_a_frame_that_gave_way_takes_its_timer_with_it() -> None:
+    receiver = opened(0, 1, max_held_bytes=SLICE_PAYLOAD_BYTES)
+    receiver.receive(0, slices(3, 4000)[0], 0.0)
+    assert receiver.next_timer() == 60.0
+    receiver.receive(1, slices(2, 5000)[0], 1.0)
+    assert (receiver.waiting, receiver.next_timer(), receiver.refused) == (0, None, 1)
 
 
 def test_a_flood_of_pieces_stays_within_its_bounds() -> None:

@@ -122,8 +122,6 @@ class OrderedReceiver:
         if self._timer_at is None or now < self._timer_at:
             return ready
         self._timer_at = None
-        if not self._waiting:  # what waited has given way at a bound
-            return ready
         self._skip_to(min(self._waiting))
         self._hand_over(ready)
         self._look_at_gaps(now, ready)
@@ -251,6 +249,8 @@ class OrderedReceiver:
             self._forget_gathered(farthest)
             if waiting := self._waiting.pop(farthest, None):
                 self.held_bytes -= waiting.held_bytes
+                if not self._waiting:
+                    self._timer_at = None
         return True
 
 
