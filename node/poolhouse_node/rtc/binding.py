@@ -7,7 +7,7 @@ import re
 __all__ = ["binding_of", "fingerprint_of"]
 
 _LOOKS_LIKE_ONE = re.compile(r"^\s*a=fingerprint", re.IGNORECASE)
-_FINGERPRINT = re.compile(r"a=fingerprint: *([A-Za-z0-9-]+) +([0-9A-Fa-f:]+)")
+_FINGERPRINT = re.compile(r"a=fingerprint: *([A-Za-z0-9-]+) +([0-9A-Fa-f:]+) *")
 
 
 def fingerprint_of(sdp: str | None) -> str | None:

@@ -1,0 +1,330 @@
+"""Connections in memory over a seeded bad network, for links, networks and whole rooms.
+
+``FakeNet`` stands for everything between devices: signaling and paths. Each device takes a
+``FakeDialer`` from it. Messages on an ordered channel arrive in order and exactly once, each after
+its own delay; different channels overtake each other. Loss costs a retransmission, which holds up
+everything behind it on that channel; keep-alive bytes are simply lost. Works on any loop and is
+meant for :mod:`tests.support.virtual_time`: nothing here takes real time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from poolhouse_node.room.links import LinkFailed
+from poolhouse_node.rtc.peer import CandidatePair, ChannelClosed
+from poolhouse_node.wire.binarypack import pack, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from poolhouse_node.rtc.connection import ConnectionListener, ConnectionPort
+
+__all__ = ["FakeChannel", "FakeConnection", "FakeDialer", "FakeNet", "Weather"]
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """How bad the network is."""
+
+    delay_s: tuple[float, float] = (0.001, 0.010)
+    """Bounds of the delay of one message."""
+    loss: float = 0.0
+    """Share of messages that need another try."""
+    retry_s: float = 0.2
+    dial_s: tuple[float, float] = (0.05, 0.5)
+    """Time an introduction takes."""
+    expire_s: float = 5.0
+    """When the signaling server gives up on a peer that is not there (signaling, 4.3)."""
+
+
+CALM = Weather()
+
+
+def _ignore(*_: Any) -> None:
+    """The callback of those who set none."""
+
+
+class FakeChannel:
+    """One end of a data channel."""
+
+    def __init__(self, net: FakeNet, label: str, *, ordered: bool) -> None:
+        self.label = label
+        self.is_open = True
+        self.on_open: Callable[[], None] = _ignore
+        self.on_message: Callable[[bytes], None] = _ignore
+        self.on_close: Callable[[], None] = _ignore
+        self.refuses = False
+        """Set by a test: looks open but takes nothing."""
+        self.sent = 0
+        self.other: FakeChannel
+        self._net = net
+        self._ordered = ordered
+        self._under_way: deque[Any] = deque()
+        self._arrives_at = 0.0
+        self._in_flight_bytes = 0
+        self._silent = False
+        self._low: Callable[[], None] = _ignore
+        self._low_bytes = 0
+
+    def send(self, data: bytes) -> None:
+        if not self.is_open or self.refuses:
+            raise ChannelClosed(f"the channel {self.label} takes nothing")
+        self.sent += 1
+        if self._silent:
+            return
+        now = self._net.now()
+        if not self._ordered:
+            if not self._net.loses():
+                self._net.call_at(now + self._net.delay(), self.other.deliver, data)
+            return
+        self._in_flight_bytes += len(data)
+        self.later(data)
+
+    def later(self, item: Any) -> None:
+        """Put something behind all that is under way: bytes, or a call for the end."""
+        now = self._net.now()
+        self._arrives_at = max(self._arrives_at, now + self._net.ordered_delay())
+        self._under_way.append(item)
+        # The queue keeps the order, whichever of two timers for one moment fires first.
+        self._net.call_at(self._arrives_at, self._arrive)
+
+    def _arrive(self) -> None:
+        item = self._under_way.popleft()
+        if not isinstance(item, bytes):
+            if not self._silent:
+                item()
+            return
+        before, self._in_flight_bytes = self._in_flight_bytes, self._in_flight_bytes - len(item)
+        if not self._silent:
+            self.other.deliver(item)
+        if before > self._low_bytes >= self._in_flight_bytes:
+            self._low()
+
+    def deliver(self, data: bytes) -> None:
+        if self.is_open:
+            self.on_message(data)
+
+    def buffered(self) -> int:
+        return self._in_flight_bytes if self.is_open else 0
+
+    def on_low(self, threshold_bytes: int, callback: Callable[[], None]) -> None:
+        self._low_bytes, self._low = threshold_bytes, callback
+
+    def close(self) -> None:
+        """Close this channel only; the other end sees it after what is under way."""
+        if self.is_open:
+            self.is_open = False
+            self.later(self.other.end)
+
+    def end(self) -> None:
+        """The other end closed it, or the whole connection went."""
+        if self.is_open:
+            self.is_open = False
+            self.on_close()
+
+    def silence(self) -> None:
+        """From now on nothing passes, and nobody is told."""
+        self._silent = True
+
+
+class FakeConnection:
+    """One end of a connection. Satisfies ``ConnectionPort``."""
+
+    engine = "fake"
+
+    def __init__(self, net: FakeNet, *, peer_id: str, label: str, dialed: bool) -> None:
+        self.peer_id = peer_id
+        self.label = label
+        self.dialed = dialed
+        self.wire = FakeChannel(net, "swarm-wire", ordered=True)
+        self.keepalive = FakeChannel(net, "swarm-ka", ordered=False)
+        self.main = FakeChannel(net, label, ordered=True)
+        self.main.on_message = self._received
+        self.main.on_close = lambda: self.lose("The other device closed the connection.")
+        self.other: FakeConnection
+        self._listener: ConnectionListener | None = None
+        self._early: list[Any] = []
+        self._lost_because: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.main.is_open
+
+    def listen(self, listener: ConnectionListener) -> None:
+        self._listener = listener
+        early, self._early = self._early, []
+        for value in early:
+            listener.message(value)
+        if self._lost_because is not None:
+            listener.closed(self._lost_because)
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        self.main.send(pack(message))
+
+    async def drain(self) -> None:
+        while self.main.buffered() > 0:
+            await asyncio.sleep(0.01)
+        if not self.is_open:
+            raise ChannelClosed("the connection is closed")
+
+    def binding(self) -> str:
+        return ""
+
+    def pair(self) -> CandidatePair | None:
+        return CandidatePair("host", "host")
+
+    def close(self) -> None:
+        self._listener = None
+        self.main.close()
+        self.wire.is_open = self.keepalive.is_open = False
+
+    async def wait_closed(self) -> None:
+        await asyncio.sleep(0)
+
+    def lose(self, reason: str) -> None:
+        """The connection ends at this end, which did not ask for it."""
+        if self._lost_because is not None:
+            return
+        self._lost_because = reason
+        self.main.is_open = False
+        self.keepalive.is_open = False
+        self.wire.end()
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.closed(reason)
+
+    def cut(self) -> None:
+        """Nothing passes any more, both ways; both ends still look open."""
+        for end in (self, self.other):
+            for channel in (end.main, end.wire, end.keepalive):
+                channel.silence()
+
+    def _received(self, data: bytes) -> None:
+        value = unpack(data)
+        if self._listener is None:
+            self._early.append(value)
+        else:
+            self._listener.heard()
+            self._listener.message(value)
+
+
+class FakeDialer:
+    """The introductions of one device. Satisfies ``Dialer``."""
+
+    def __init__(self, net: FakeNet, peer_id: str) -> None:
+        self.peer_id = peer_id
+        self.on_incoming: Callable[[ConnectionPort], None] = _ignore
+        self.on_signaling: Callable[[bool], None] = _ignore
+        self.connections: list[FakeConnection] = []
+        """This device's ends, in the order they were made."""
+        self.dials: list[tuple[str, str | None]] = []
+        self._net = net
+
+    async def connect(
+        self, peer_id: str, *, label: str | None = None, timeout_s: float
+    ) -> FakeConnection:
+        self.dials.append((peer_id, label))
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._net.introduce(self, peer_id, label)
+        except TimeoutError as error:
+            raise LinkFailed("timeout", "The other device did not answer in time.") from error
+
+    async def close(self) -> None:
+        self._net.devices.pop(self.peer_id, None)
+
+    def vanish(self, noticed_after_s: float = 0.0) -> None:
+        """The process dies without a word; its peers' engines notice after a while."""
+        self._net.devices.pop(self.peer_id, None)
+        for connection in self.connections:
+            connection.cut()
+            self._net.call_at(
+                self._net.now() + noticed_after_s,
+                connection.other.lose,
+                "The path to the other device broke.",
+            )
+
+
+@dataclass
+class FakeNet:
+    """Signaling and paths between all devices of one test."""
+
+    seed: int = 0
+    weather: Weather = CALM
+    devices: dict[str, FakeDialer] = field(default_factory=dict)
+    unreachable: set[str] = field(default_factory=set)
+    """Devices that signaling knows and to which no path leads."""
+    signaling_is_up: bool = True
+
+    def __post_init__(self) -> None:
+        self._chance = random.Random(self.seed)
+        self._loop = asyncio.get_running_loop()
+        self._made = 0
+
+    def dialer(self, peer_id: str | None = None) -> FakeDialer:
+        """A new device, with an id of the server unless it brings one."""
+        self._made += 1
+        dialer = FakeDialer(self, peer_id or f"{self._chance.getrandbits(32):08x}-{self._made}")
+        self.devices[dialer.peer_id] = dialer
+        return dialer
+
+    def set_signaling(self, up: bool) -> None:
+        """Lose the signaling server, or bring it back; open connections stay."""
+        self.signaling_is_up = up
+        for dialer in list(self.devices.values()):
+            dialer.on_signaling(up)
+
+    async def introduce(
+        self, dialer: FakeDialer, peer_id: str, label: str | None
+    ) -> FakeConnection:
+        """A connection that is open at the dialing end, and soon at the other."""
+        if not self.signaling_is_up:
+            raise LinkFailed("signaling", "The signaling server is not connected.")
+        await asyncio.sleep(self._chance.uniform(*self.weather.dial_s))
+        if peer_id in self.unreachable:
+            await asyncio.sleep(15.0)
+            raise LinkFailed("no-path", "The two devices cannot reach each other.")
+        if peer_id not in self.devices:
+            await asyncio.sleep(self.weather.expire_s)
+            raise LinkFailed("no-such-peer", "No device with that id is there.")
+        return self._pair(dialer, self.devices[peer_id], label)
+
+    def _pair(self, dialer: FakeDialer, accepter: FakeDialer, label: str | None) -> FakeConnection:
+        self._made += 1
+        label = label or f"dc_{self._made}"
+        near = FakeConnection(self, peer_id=accepter.peer_id, label=label, dialed=True)
+        far = FakeConnection(self, peer_id=dialer.peer_id, label=label, dialed=False)
+        near.other, far.other = far, near
+        for name in ("main", "wire", "keepalive"):
+            one, two = getattr(near, name), getattr(far, name)
+            one.other, two.other = two, one
+        dialer.connections.append(near)
+        accepter.connections.append(far)
+        self.call_at(self.now() + self.delay(), accepter.on_incoming, far)
+        return near
+
+    # Time and chance.
+
+    def now(self) -> float:
+        return self._loop.time()
+
+    def call_at(self, when: float, call: Callable[..., None], *args: Any) -> None:
+        self._loop.call_at(when, call, *args)
+
+    def loses(self) -> bool:
+        return self.weather.loss > 0 and self._chance.random() < self.weather.loss
+
+    def delay(self) -> float:
+        return self._chance.uniform(*self.weather.delay_s)
+
+    def ordered_delay(self) -> float:
+        """The delay of a message of which nothing may be lost."""
+        delay = self.delay()
+        while self.loses():
+            delay += self.weather.retry_s
+        return delay
