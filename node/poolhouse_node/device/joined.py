@@ -67,6 +67,7 @@ class JoinedDevice(Device):
         self._inside = asyncio.Event()
         self._waiting_in_lobby = False
         self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._linking = asyncio.Lock()
         self._linked: dict[str, asyncio.Future[Link]] = {}
 
     async def __aenter__(self) -> JoinedDevice:
@@ -263,8 +264,12 @@ class JoinedDevice(Device):
         Both ends must have admitted it. Our proof went out before the ping below on the same
         ordered channel, so its answer shows that the other end has seen the proof.
         """
-        if peer_id not in self.peers:
-            await self.network.dial(peer_id, timeout_s=JOIN_S)
+        async with self._linking:  # one dial, however many wait for the link
+            if peer_id not in self.peers:
+                await self.network.dial(peer_id, timeout_s=JOIN_S)
+            return await self._proved(peer_id)
+
+    async def _proved(self, peer_id: str) -> Link:
         linked: asyncio.Future[Link] = asyncio.get_running_loop().create_future()
         self._linked[peer_id] = linked
         try:

@@ -33,10 +33,8 @@ class Tasks:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self.failure.done():
+        if not self.failure.cancel() and not self.failure.cancelled():
             self.failure.exception()  # heard
-        else:
-            self.failure.cancel()
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
