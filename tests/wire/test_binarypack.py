@@ -157,13 +157,13 @@ def test_bytes_read_are_their_own() -> None:
 @pytest.mark.parametrize("opening", [b"\x91", b"\x81\xb1a"])
 def test_depth_is_limited_both_ways(opening: bytes) -> None:
     assert unpack(opening * MAX_DEPTH + b"\x01")
-    with pytest.raises(WireError, match="deeper"):
+    with pytest.raises(WireError, match="deep"):
         unpack(opening * (MAX_DEPTH + 1) + b"\x01")
     value: object = 1
     for _ in range(MAX_DEPTH):
         value = [value]
     assert unpack(pack(value)) == value
-    with pytest.raises(WireError, match="deeper"):
+    with pytest.raises(WireError, match="deep"):
         pack([value])
 
 

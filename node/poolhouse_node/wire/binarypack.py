@@ -48,16 +48,16 @@ _INTEGERS: tuple[tuple[int, int, struct.Struct, int], ...] = (
 )
 
 
-def pack(value: object) -> bytes:
+def pack(value: object, *, max_depth: int = MAX_DEPTH) -> bytes:
     """Encode ``value``.
 
     Takes ``None``, booleans, numbers, text, byte buffers, lists, tuples and maps with text keys;
     numpy scalars as the number they hold, numpy arrays as their raw memory (little-endian, row
     by row). Raises :class:`WireError` for anything else, for infinities, for integers outside
-    -2^63..2^64-1, and past :data:`MAX_DEPTH`.
+    -2^63..2^64-1, and past ``max_depth``.
     """
     out = bytearray()
-    _pack(value, out, MAX_DEPTH)
+    _pack(value, out, max_depth)
     return bytes(out)
 
 
@@ -165,7 +165,7 @@ def _raw_memory(value: object) -> bytes | memoryview:
 
 def _check_depth(depth: int) -> None:
     if depth <= 0:
-        raise WireError(f"nested deeper than {MAX_DEPTH}")
+        raise WireError("nested too deep")
 
 
 def unpack(data: bytes | bytearray | memoryview) -> Any:

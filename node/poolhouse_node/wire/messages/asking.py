@@ -7,7 +7,16 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from poolhouse_node.wire.messages.base import Flag, Id, Message, Millis, Short, sent_dict, sent_list
+from poolhouse_node.wire.messages.base import (
+    Flag,
+    Id,
+    Message,
+    Millis,
+    Number,
+    Short,
+    sent_dict,
+    sent_list,
+)
 
 __all__ = [
     "Answered",
@@ -162,7 +171,7 @@ class Telemetry(Message, frozen=True, kw_only=True, tag="ai-tele"):
     """A worker's times: ``k`` maps ``spec``, ``one`` and ``pre`` to ms a frame."""
 
     k: Annotated[dict[Id, Millis], Meta(max_length=16)] = msgspec.field(default_factory=sent_dict)
-    amax: float | None = None
+    amax: Number | None = None
     """Largest magnitude sent since the last report."""
 
 
@@ -173,14 +182,14 @@ class MapNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     layers: Short = ""
     ms: Millis | None = None
     host: Flag | None = None
-    amax: float | None = None
+    amax: Number | None = None
 
 
 class RoomStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Speed of the running answer: tokens per second, and ms."""
 
-    tps: float | None = None
-    acc: float | None = None
+    tps: Number | None = None
+    acc: Number | None = None
     lap: Millis | None = None
     gpu: Millis | None = None
     net: Millis | None = None

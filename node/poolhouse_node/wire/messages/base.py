@@ -22,6 +22,7 @@ __all__ = [
     "Layer",
     "Message",
     "Millis",
+    "Number",
     "Position",
     "Secret",
     "Short",
@@ -51,7 +52,9 @@ Layer = Annotated[int, Meta(ge=0, le=100_000)]
 Slot = Annotated[int, Meta(ge=0, le=0xFFFF)]
 Gigabytes = Annotated[float, Meta(ge=0, le=1 << 20)]
 """2^30 bytes."""
-Millis = float
+Number = Annotated[float, Meta(ge=-(1 << 53), le=1 << 53)]
+"""A number that can be sent on: finite, and within 64 bits when it is whole."""
+Millis = Number
 
 
 def sent_dict() -> dict[str, Any]:

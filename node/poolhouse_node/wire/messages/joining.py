@@ -7,6 +7,8 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta
 
+from poolhouse_node.wire.binarypack import pack
+from poolhouse_node.wire.errors import WireError
 from poolhouse_node.wire.messages.base import (
     Flag,
     Gigabytes,
@@ -14,6 +16,7 @@ from poolhouse_node.wire.messages.base import (
     Id,
     Message,
     Millis,
+    Number,
     Secret,
     sent_dict,
 )
@@ -37,14 +40,20 @@ __all__ = [
 ]
 
 DeviceMeta = Annotated[dict[str, Any], Meta(max_length=64)]
-"""What a device says about itself: untrusted, at most 64 entries, values unchecked."""
+"""What a device says about itself: untrusted, at most 64 entries.
+
+In a hello, entries that could not be sent on in a roster or are longer than 4 KiB are left out.
+"""
+
+_META_ENTRY_BYTES = 4096
+_META_DEPTH = 8
 
 
 class Died(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A page tells that it was killed (liveness, section 9)."""
 
     during: Annotated[str, Meta(max_length=256)] = ""
-    ago: float | None = None
+    ago: Number | None = None
     """Seconds."""
     at: Millis | None = None
     loading: Flag = False
@@ -59,7 +68,7 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello", rename={"pass_": "p
 
     CUT: ClassVar = {"name": 400}
 
-    name: str | float | None = None
+    name: str | Number | None = None
     """Not cleaned yet; the room does that, and takes numbers as names."""
     meta: DeviceMeta = msgspec.field(default_factory=sent_dict)
     v: int = 1
@@ -92,7 +101,17 @@ def relaxed_hello(raw: dict[str, Any]) -> dict[str, Any]:
     fields = {name: value for name, value in raw.items() if _fits(name, value)}
     for name in _NUMBERS & fields.keys():
         fields[name] = _whole_number(fields[name])
+    if "meta" in fields:
+        fields["meta"] = {k: v for k, v in fields["meta"].items() if _can_be_sent_on(k, v)}
     return fields
+
+
+def _can_be_sent_on(*entry: object) -> bool:
+    """One odd entry of a guest must not keep the host from packing its roster."""
+    try:
+        return len(pack(entry, max_depth=_META_DEPTH)) <= _META_ENTRY_BYTES
+    except WireError:
+        return False
 
 
 def _fits(name: str, value: object) -> bool:
