@@ -37,7 +37,6 @@ def download(
     *,
     size_bytes: int | None = None,
     resume: bool = True,
-    pause_s: float = PAUSE_S,
 ) -> None:
     """Complete ``part`` from ``url``.
 
@@ -61,7 +60,7 @@ def download(
                 if failures >= ATTEMPTS_WITHOUT_GAIN or _is_hopeless(error):
                     raise _as_pull_error(error) from error
                 watch.check()
-                time.sleep(pause_s * failures)
+                time.sleep(PAUSE_S * failures)
 
 
 class _Task:
@@ -144,7 +143,8 @@ def write_chunks(part: Path, start: int, chunks: Iterable[bytes]) -> None:
     """
     try:
         with part.open("r+b" if part.exists() else "wb") as file:
-            file.truncate(start)
+            if _size(part) > start:
+                file.truncate(start)
             file.seek(start)
             for chunk in chunks:
                 file.write(chunk)

@@ -18,13 +18,11 @@ class GgmlType(IntEnum):
     Q5_0 = 6
     Q5_1 = 7
     Q8_0 = 8
-    Q8_1 = 9
     Q2_K = 10
     Q3_K = 11
     Q4_K = 12
     Q5_K = 13
     Q6_K = 14
-    Q8_K = 15
     I8 = 24
     I16 = 25
     I32 = 26
@@ -49,13 +47,11 @@ BLOCKS: dict[GgmlType, Block] = {
     GgmlType.Q5_0: Block(32, 22),
     GgmlType.Q5_1: Block(32, 24),
     GgmlType.Q8_0: Block(32, 34),
-    GgmlType.Q8_1: Block(32, 36),
     GgmlType.Q2_K: Block(256, 84),
     GgmlType.Q3_K: Block(256, 110),
     GgmlType.Q4_K: Block(256, 144),
     GgmlType.Q5_K: Block(256, 176),
     GgmlType.Q6_K: Block(256, 210),
-    GgmlType.Q8_K: Block(256, 292),
     GgmlType.I8: Block(1, 1),
     GgmlType.I16: Block(1, 2),
     GgmlType.I32: Block(1, 4),
