@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Bound", "main", "serve"]
 
+_TICKS_PER_S: Final = 10
+"""uvicorn's own count; its tick refreshes the date on every tenth."""
+
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -64,6 +67,21 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()
+        self._wake = asyncio.Event()
+
+    def stop(self) -> None:
+        """Close every socket with 1012 and end."""
+        self.should_exit = True
+        self._wake.set()
+
+    async def main_loop(self) -> None:
+        """Tick once a second (for the date header), not ten times, and end when told."""
+        ticks = 0
+        while not await self.on_tick(ticks):
+            ticks += _TICKS_PER_S
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._wake.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -149,7 +167,7 @@ async def _run(
         finally:
             parts.health.ready = False
             for server, task in ((public, public_task), (admin, admin_task)):
-                server.should_exit = True
+                server.stop()
                 await asyncio.wait({task})
     parts.log.info("control.stopped")
 

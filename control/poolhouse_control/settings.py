@@ -171,6 +171,9 @@ class Settings:
     ping_timeout_s: float = _key(
         20.0, _seconds(0.05, 3600), "How long the answer to a ping may take."
     )
+    close_grace_s: float = _key(
+        5.0, _seconds(0.01, 60), "Time for a client to finish closing before it is cut off."
+    )
     max_message_bytes: int = _key(
         256 * 1024, _whole(65_536, 16 * 1024 * 1024), "Largest signaling message."
     )
@@ -232,6 +235,7 @@ class Settings:
             max_peers=self.max_peers,
             expire_after_s=self.expire_after_s,
             alive_timeout_s=self.alive_timeout_s,
+            close_grace_s=self.close_grace_s,
         )
 
     @property

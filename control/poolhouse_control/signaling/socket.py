@@ -37,12 +37,13 @@ async def serve_socket(
     outbox = Outbox(limits, abort_of(websocket.scope))
     socket = switchboard.attach(outbox)
     reason = DisconnectReason.PEER
-    writer = asyncio.create_task(_write(websocket, outbox))
     try:
-        await switchboard.connect(socket, params)
-        reason = await _read(websocket, switchboard, socket)
+        async with asyncio.TaskGroup() as tasks:
+            writer = tasks.create_task(_write(websocket, outbox))
+            await switchboard.connect(socket, params)
+            reason = await _read(websocket, switchboard, socket)
+            writer.cancel()
     finally:
-        writer.cancel()
         await switchboard.closed(socket, reason)
 
 
@@ -61,5 +62,7 @@ async def _read(
 async def _write(websocket: WebSocket[Any, Any, Any], outbox: Outbox) -> None:
     try:
         await outbox.write_to(websocket)
-    except (WebSocketDisconnect, OSError):
-        return  # the reader hears of it too, and ends the socket
+    except (WebSocketDisconnect, OSError, RuntimeError):
+        # The socket ended under the writer's hands; what uvicorn raises depends on how. The
+        # reader hears of it too and ends the handler.
+        return

@@ -163,6 +163,7 @@ class Switchboard:
         line = self._lines.get(command.socket)
         if line is not None:
             line.cut = command.reason
+            self._log.debug("socket.closing", socket=command.socket, reason=command.reason)
             discard = command.reason is DisconnectReason.SLOW_READER
             line.outbox.close(command.code, discard=discard)
         return ()
