@@ -77,10 +77,16 @@ class Shard(Protocol):
     """Hidden size: values in one hidden state."""
     context_size: int
     """Positions the state has room for."""
-    has_embedding: bool
-    """True on the host: :meth:`embed` and :meth:`head` work."""
-    held_bytes: int
-    """Memory taken by weights and state, for ``ai-layers.held``."""
+
+    @property
+    def has_embedding(self) -> bool:
+        """True on the host: :meth:`embed` and :meth:`head` work."""
+        ...
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory taken by weights and state now."""
+        ...
 
     def embed(self, ids: Sequence[int]) -> Hidden:
         """Look up ``n`` token ids. Host only."""

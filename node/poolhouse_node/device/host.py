@@ -132,6 +132,17 @@ class Host(Device):
         """Who holds which layers; empty before the deal."""
         return self._start.shares() if self._start else []
 
+    @property
+    def is_online(self) -> bool:
+        """The model is loaded everywhere and questions are taken."""
+        return self._answering is not None
+
+    @property
+    def transport(self) -> str:
+        """What carries frames to the chain, for people; ``none`` when there is no chain."""
+        links = (self._link_to(peer_id) for peer_id in self._chain.workers)
+        return ", ".join(sorted({link.transport for link in links if link})) or "none"
+
     # ---- Device --------------------------------------------------------------------------------
 
     def make_hello(self, link: Link) -> Hello:

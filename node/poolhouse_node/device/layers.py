@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from poolhouse_node.shard import ShardError
+from poolhouse_node.wire.errors import WireError
 from poolhouse_node.wire.slices import Frame, Kind
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class FrameRunner:
             frame = await self._waiting.get()
             try:
                 await self._run(frame)
-            except ShardError as error:
+            except (ShardError, WireError) as error:
                 self.report(str(error))
 
     async def _run(self, frame: Frame) -> None:

@@ -45,6 +45,6 @@ def advice_for_them(theirs: int | None) -> str:
 
 
 def _compare(theirs: int | None) -> str:
-    if theirs is None:
+    if theirs is None or theirs < 0:
         return "unknown"
     return "older" if theirs < PROTOCOL else "newer"

@@ -1,0 +1,97 @@
+"""What ``poolhouse host`` and ``poolhouse up`` share: open, deal, ask, report."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from poolhouse_node.cli.chat import questions
+from poolhouse_node.cli.failures import CommandFailed
+from poolhouse_node.cli.loading import describe_engine
+from poolhouse_node.room.asks import AskRefused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from poolhouse_node.cli.view import TerminalView
+    from poolhouse_node.device.answering import AnswerRecord
+    from poolhouse_node.device.host import Host
+    from poolhouse_node.device.model import RoomModel
+
+__all__ = ["Question", "answer_once", "chat", "failing_with_tasks", "report"]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to ask once: a text, or a file that is the whole prompt."""
+
+    text: str = ""
+    raw_file: Path | None = None
+
+    def ids(self, model: RoomModel) -> list[int] | None:
+        """Token ids of a raw prompt, special tokens read as such; ``None`` for a question.
+
+        Raises :class:`CommandFailed` when the file cannot be read.
+        """
+        if self.raw_file is None:
+            return None
+        try:
+            text = self.raw_file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandFailed(
+                f"The prompt file {self.raw_file} cannot be read: {error}"
+            ) from error
+        return model.tokenizer.encode_with_specials(text)
+
+
+async def answer_once(host: Host, question: Question, *, as_json: bool, device: str) -> int:
+    """Ask, wait for the end of the answer, report; the exit status."""
+    ids = question.ids(host.model)
+    shown = question.text or (question.raw_file.name if question.raw_file else "")
+    record = await host.ask(shown, ids)
+    if as_json:
+        print(json.dumps(report(host, record, device), ensure_ascii=False), flush=True)
+    if record.failure is not None:
+        raise CommandFailed(record.failure)
+    return 0
+
+
+def report(host: Host, record: AnswerRecord, device: str) -> dict[str, object]:
+    """The JSON line of an answer."""
+    known: dict[str, object] = {
+        "answer": record.text,
+        "token_ids": list(record.token_ids),
+        "prompt_tokens": record.prompt_tokens,
+        "ttft_s": _rounded(record.ttft_s),
+        "tokens_per_s": _rounded(record.tokens_per_s),
+        "devices": [{"name": s.name, "layers": [s.lo, s.hi]} for s in host.shares],
+        "engine": describe_engine(device),
+        "transport": host.transport,
+    }
+    return known | ({"error": record.failure} if record.failure else {})
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+async def chat(host: Host, view: TerminalView) -> None:
+    """Ask what is typed, line by line, until the end of stdin."""
+    async for question in questions():
+        try:
+            await host.ask(question)
+        except AskRefused as error:
+            view.say(str(error))
+
+
+async def failing_with_tasks[T](host: Host, work: asyncio.Future[T]) -> T:
+    """Wait for ``work``, or raise what a background task of the host failed with."""
+    waited: set[asyncio.Future[Any]] = {work, host.tasks.failure}
+    done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+    if work in done:
+        return work.result()
+    work.cancel()
+    host.tasks.failure.result()
+    raise CommandFailed("The room ended.")

@@ -1,0 +1,117 @@
+"""``poolhouse join`` and ``poolhouse ask``: a device in somebody's room."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from poolhouse_node.cli.chat import questions
+from poolhouse_node.cli.failures import CommandFailed
+from poolhouse_node.cli.loading import EngineLoader
+from poolhouse_node.cli.machine import default_name, default_pledge_gb, free_cores
+from poolhouse_node.cli.rooms import Place, make_joined, read_code
+from poolhouse_node.cli.view import TerminalView
+from poolhouse_node.device.answers import AskFailed
+from poolhouse_node.weights.cache import default_cache
+from poolhouse_node.weights.source import ModelStore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from poolhouse_node.device.joined import JoinedDevice
+
+__all__ = ["JoinOptions", "ask_room", "join_room"]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinOptions:
+    """What the person said about joining."""
+
+    place: Place
+    room: str
+    environment: Mapping[str, str]
+    name: str | None = None
+    pledge_gb: float | None = None
+    device: str = "auto"
+    threads: int | None = None
+
+    def loader(self) -> EngineLoader:
+        """For the layers this device may be dealt."""
+        store = ModelStore(default_cache(self.environment))
+        return EngineLoader(store, self.device, self.threads or free_cores())
+
+
+async def join_room(options: JoinOptions) -> int:
+    """Hold layers until the room is over or the person ends it."""
+    code, view, loader = (
+        read_code(options.room),
+        TerminalView(answers_on_stdout=False),
+        options.loader(),
+    )
+    device = await make_joined(
+        options.place,
+        code,
+        view,
+        name=options.name or default_name(),
+        pledge_gb=options.pledge_gb or default_pledge_gb(),
+        loader=loader,
+    )
+    loader.warm_up()
+    async with device:
+        try:
+            await device.join()
+            view.say(f"Joined as {device.name}.")
+            over = asyncio.ensure_future(device.until_over())
+            waited: set[asyncio.Future[Any]] = {over, device.tasks.failure}
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            if not over.done():
+                device.tasks.failure.result()
+            return 1
+        finally:
+            view.close()
+
+
+async def ask_room(options: JoinOptions, text: str | None, *, as_json: bool) -> int:
+    """Ask once and end, or chat line by line without ``text``."""
+    code, view = read_code(options.room), TerminalView(answers_on_stdout=not as_json)
+    device = await make_joined(
+        options.place,
+        code,
+        view,
+        name=options.name or f"{default_name()[:34]} asks",
+        pledge_gb=None,
+        loader=options.loader(),
+    )
+    async with device:
+        await device.join()
+        await device.until_online()
+        if text is not None:
+            return await _ask_once(device, text, as_json=as_json)
+        await _chat(device, view)
+    return 0
+
+
+async def _ask_once(device: JoinedDevice, text: str, *, as_json: bool) -> int:
+    try:
+        answer = await device.ask(text)
+    except AskFailed as error:
+        if as_json:
+            print(json.dumps({"error": str(error)}, ensure_ascii=False), flush=True)
+        raise CommandFailed(str(error)) from error
+    if as_json:
+        line = {"answer": answer.text, "stats": answer.stats}
+        print(json.dumps(line, ensure_ascii=False), flush=True)
+    return 0
+
+
+async def _chat(device: JoinedDevice, view: TerminalView) -> None:
+    if sys.stdin.isatty():
+        view.say("Ask a question; Ctrl-D ends.")
+    async for question in questions():
+        try:
+            await device.ask(question)
+        except AskFailed as error:
+            view.say(str(error))

@@ -1,0 +1,133 @@
+"""The engine behind the device's loader port: files found or fetched, shards made in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from poolhouse_node.device.model import RoomModel
+from poolhouse_node.generate.tokenizer import Tokenizer
+from poolhouse_node.room.deal import ModelNeeds
+from poolhouse_node.shard import ShardError
+from poolhouse_node.weights.catalogue import CATALOGUE
+from poolhouse_node.weights.errors import WeightsError
+from poolhouse_node.weights.facts import read_facts
+from poolhouse_node.weights.gguf import open_gguf
+from poolhouse_node.weights.watch import PullWatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from poolhouse_node.shard import Shard
+    from poolhouse_node.weights.source import ModelFile, ModelStore
+
+__all__ = ["EngineLoader", "describe_engine", "open_model"]
+
+PULL_SHARE = 0.9
+"""Of the progress bar, when the file has to be fetched first: that is the long part."""
+DEFAULT_CONTEXT = 2048
+
+
+def open_model(file: ModelFile, context_asked: int | None) -> RoomModel:
+    """What a host must know of its model. Raises ``WeightsError`` or ``TokenizerError``."""
+    row = CATALOGUE.get(file.key)
+    with open_gguf(file.path) as gguf:
+        facts = read_facts(gguf)
+        tokenizer = Tokenizer.from_metadata(gguf.metadata)
+    if row is not None:
+        context_size = row.context.asked(context_asked)
+    else:
+        most = facts.trained_context or DEFAULT_CONTEXT
+        context_size = min(context_asked or DEFAULT_CONTEXT, most)
+    needs = ModelNeeds(facts.layers, facts.layer_bytes(context_size), facts.host_bytes)
+    return RoomModel(file.key, file.label, needs, context_size, tokenizer)
+
+
+@dataclass(slots=True)
+class EngineLoader:
+    """Makes torch shards. Satisfies ``device.ports.ShardLoader``."""
+
+    store: ModelStore
+    device: str = "auto"
+    threads: int = 1
+    _thread: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="loader")
+    )
+
+    def warm_up(self) -> None:
+        """Import torch in the loader thread now: it takes seconds, and layers will come."""
+        self._thread.submit(_import_engine)
+
+    async def load(
+        self,
+        model: str,
+        layers: tuple[int, int],
+        *,
+        context_size: int,
+        host: bool,
+        progress: Callable[[float], None],
+    ) -> Shard:
+        loop = asyncio.get_running_loop()
+        stopped = threading.Event()
+
+        def tell(share: float) -> None:
+            loop.call_soon_threadsafe(progress, share)
+
+        def work() -> Shard:
+            path, base = self._file(model, tell, stopped)
+            from poolhouse_node.engine import load_shard, set_threads
+
+            set_threads(self.threads)
+            return load_shard(
+                path,
+                layers,
+                context_size=context_size,
+                host=host,
+                device=self.device,
+                progress=_scaled(tell, base),
+                cancelled=stopped.is_set,
+            )
+
+        try:
+            return await loop.run_in_executor(self._thread, work)
+        except WeightsError as error:
+            raise ShardError(str(error)) from error
+        finally:
+            stopped.set()
+
+    def _file(
+        self, model: str, tell: Callable[[float], None], stopped: threading.Event
+    ) -> tuple[Path, float]:
+        """The model's file and the share of the progress that finding it took."""
+        fetched = False
+
+        def pulled(done_bytes: int, total_bytes: int | None) -> None:
+            nonlocal fetched
+            fetched = True
+            tell(PULL_SHARE * done_bytes / (total_bytes or done_bytes * 2 or 1))
+
+        file = self.store.resolve(model, PullWatch(pulled, stopped.is_set))
+        return file.path, PULL_SHARE if fetched else 0.0
+
+
+def _scaled(tell: Callable[[float], None], base: float) -> Callable[[float], None]:
+    return lambda share: tell(base + (1 - base) * share)
+
+
+def _import_engine() -> None:
+    import poolhouse_node.engine  # noqa: F401 - for its time
+
+
+def describe_engine(device: str) -> str:
+    """The engine in use, for people and for the JSON line."""
+    import torch
+
+    from poolhouse_node.engine import pick_device
+
+    chosen = pick_device(device)
+    name = torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else chosen.type
+    return f"torch {torch.__version__} on {name}, float32"

@@ -1,0 +1,51 @@
+"""What this machine is and may lend, without importing an engine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+
+__all__ = ["default_name", "default_pledge_gb", "device_meta", "free_cores", "memory_gb"]
+
+PLEDGE_SHARE = 0.5
+"""Of the machine's memory, when nobody says a pledge."""
+PLEDGE_GB_MIN, PLEDGE_GB_MAX = 0.5, 64.0
+LARGEST_BINDING_MB = 1 << 20
+"""torch binds no buffers: no limit of this kind holds a room's context down."""
+
+
+def memory_gb() -> float:
+    """Physical memory in GB of 2^30 bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+
+
+def default_pledge_gb(devices_here: int = 1) -> float:
+    """Half of the memory, shared by the devices on this machine, to one decimal."""
+    share = memory_gb() * PLEDGE_SHARE / devices_here
+    return round(min(max(share, PLEDGE_GB_MIN), PLEDGE_GB_MAX), 1)
+
+
+def free_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def default_name() -> str:
+    """The host name, which Kubernetes makes the pod name: stable, so that a seat is kept."""
+    return socket.gethostname().partition(".")[0][:40] or "poolhouse"
+
+
+def device_meta(*, pledge_gb: float | None) -> dict[str, object]:
+    """What this device says about itself (joining, section 2). No pledge: ask only."""
+    meta: dict[str, object] = {
+        "ua": "Mac" if platform.system() == "Darwin" else "Device",
+        "webgpu": pledge_gb is not None,
+        "native": "poolhouse",
+        "gpu": f"{platform.machine()} CPU",
+        "gbps": 0,
+        "maxBindMB": LARGEST_BINDING_MB,
+    }
+    return meta | ({"contribGB": pledge_gb} if pledge_gb is not None else {})

@@ -1,0 +1,361 @@
+"""The program ``poolhouse`` and its subcommands. Every heavy import is made by its command."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from poolhouse_node import __version__
+from poolhouse_node.cli import options as opt
+from poolhouse_node.cli.running import run
+
+if TYPE_CHECKING:
+    from poolhouse_node.cli.host import HostOptions
+    from poolhouse_node.cli.join import JoinOptions
+    from poolhouse_node.cli.rooms import Place
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="poolhouse",
+    help="Run one large language model over machines you own.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+models_app = typer.Typer(help="The catalogue and the models on this machine.", no_args_is_help=True)
+bench_app = typer.Typer(
+    help="The figures this project promises, each against its floor.", no_args_is_help=True
+)
+app.add_typer(models_app, name="models")
+app.add_typer(bench_app, name="bench")
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()
+
+
+def _version(*, wanted: bool) -> None:
+    if wanted:
+        print(f"poolhouse {__version__}")
+        raise typer.Exit
+
+
+def _load_config(context: typer.Context, file: Path | None) -> Path | None:
+    """Defaults of every command from a TOML file: ``[host]``, ``[join]``, ``[models.pull]`` ..."""
+    if file is None:
+        return None
+    try:
+        context.default_map = _option_names(tomllib.loads(file.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise typer.BadParameter(f"{file} cannot be used as settings: {error}") from error
+    return file
+
+
+def _option_names(table: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key.replace("-", "_"): _option_names(value) if isinstance(value, dict) else value
+        for key, value in table.items()
+    }
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML file with settings, a table per command.",
+            envvar="POOLHOUSE_CONFIG",
+            callback=_load_config,
+            is_eager=True,
+        ),
+    ] = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=lambda value: _version(wanted=value), is_eager=True),
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens.")] = False,
+) -> None:
+    level = logging.INFO if verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+
+
+# ---- rooms --------------------------------------------------------------------------------------
+
+
+@app.command(rich_help_panel="Rooms")
+def up(
+    devices: Annotated[int, typer.Option(min=1, max=64, help="Devices in all, host included.")] = 3,
+    ask: Annotated[str | None, typer.Option(metavar="TEXT", help="Ask once, then end.")] = None,
+    raw: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Ask once; the file is the whole prompt, then end."),
+    ] = None,
+    model: opt.Model = opt.DEFAULT_MODEL,
+    split: opt.Split = None,
+    temperature: opt.Temperature = 0.0,
+    top_k: opt.TopK = 40,
+    max_tokens: opt.MaxTokens = opt.DEFAULT_MAX_TOKENS,
+    system: opt.System = "",
+    seed: opt.Seed = None,
+    pledge: opt.Pledge = None,
+    context_size: opt.ContextSize = None,
+    rtc: opt.EngineChoice = "libdatachannel",
+    device: opt.DeviceName = "auto",
+    threads: opt.Threads = None,
+    code: opt.Code = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Everything on this machine: control plane, host and workers, each a process of its own.
+
+    The room is open to anyone on this machine who knows its code; it listens on loopback only.
+    """
+    from poolhouse_node.cli.hosting import Question
+    from poolhouse_node.cli.up import UpOptions, bring_up
+
+    if ask is not None and raw is not None:
+        raise typer.BadParameter("give --ask or --raw, not both")
+    if as_json and ask is None and raw is None:
+        raise typer.BadParameter("--json needs a question: --ask TEXT or --raw FILE")
+    question = Question(ask or "", raw) if ask is not None or raw is not None else None
+    host = _host_options(
+        signal="",
+        rtc=rtc,
+        model=model,
+        split=split,
+        temperature=temperature,
+        top_k=top_k,
+        max_tokens=max_tokens,
+        system=system,
+        seed=seed,
+        pledge_gb=pledge,
+        name=None,
+        context_size=context_size,
+        device=device,
+        threads=threads,
+        code=code,
+        wait=devices - 1,
+    )
+    run(bring_up(UpOptions(host, devices, question, as_json)))
+
+
+@app.command(rich_help_panel="Rooms")
+def host(
+    signal: opt.Signal = opt.DEFAULT_SIGNAL,
+    model: opt.Model = opt.DEFAULT_MODEL,
+    open_room: Annotated[
+        bool, typer.Option("--open", help="Let in anyone who knows the code. Needed for now.")
+    ] = False,
+    wait: Annotated[
+        int, typer.Option(min=0, max=64, help="Deal the layers when this many devices joined.")
+    ] = 1,
+    code: opt.Code = None,
+    name: opt.Name = None,
+    pledge: opt.Pledge = None,
+    split: opt.Split = None,
+    temperature: opt.Temperature = 0.0,
+    top_k: opt.TopK = 40,
+    max_tokens: opt.MaxTokens = opt.DEFAULT_MAX_TOKENS,
+    system: opt.System = "",
+    seed: opt.Seed = None,
+    context_size: opt.ContextSize = None,
+    rtc: opt.EngineChoice = "libdatachannel",
+    device: opt.DeviceName = "auto",
+    threads: opt.Threads = None,
+) -> None:
+    """Open a room: other devices join it, together you hold the model."""
+    from poolhouse_node.cli.host import host_room
+
+    if not open_room:
+        raise typer.BadParameter(
+            "a room cannot check yet who joins it: say --open to let in anyone who knows its code",
+            param_hint="--open",
+        )
+    run(
+        host_room(
+            _host_options(
+                signal=signal,
+                rtc=rtc,
+                model=model,
+                split=split,
+                temperature=temperature,
+                top_k=top_k,
+                max_tokens=max_tokens,
+                system=system,
+                seed=seed,
+                pledge_gb=pledge,
+                name=name,
+                context_size=context_size,
+                device=device,
+                threads=threads,
+                code=code,
+                wait=wait,
+            )
+        )
+    )
+
+
+@app.command(rich_help_panel="Rooms")
+def join(
+    room: Annotated[str, typer.Argument(help="Room code or invite link.")],
+    signal: opt.Signal = opt.DEFAULT_SIGNAL,
+    name: opt.Name = None,
+    pledge: opt.Pledge = None,
+    rtc: opt.EngineChoice = "libdatachannel",
+    device: opt.DeviceName = "auto",
+    threads: opt.Threads = None,
+) -> None:
+    """Hold layers in a room until it is over."""
+    from poolhouse_node.cli.join import join_room
+
+    run(join_room(_join_options(room, signal, rtc, name, pledge, device, threads)))
+
+
+@app.command(rich_help_panel="Rooms")
+def ask(
+    room: Annotated[str, typer.Argument(help="Room code or invite link.")],
+    text: Annotated[str | None, typer.Argument(help="The question; without it, a chat.")] = None,
+    signal: opt.Signal = opt.DEFAULT_SIGNAL,
+    name: opt.Name = None,
+    rtc: opt.EngineChoice = "libdatachannel",
+    as_json: opt.Json = False,
+) -> None:
+    """Ask a room, once or in a chat, without holding layers."""
+    from poolhouse_node.cli.join import ask_room
+
+    if as_json and text is None:
+        raise typer.BadParameter("--json needs a question")
+    run(ask_room(_join_options(room, signal, rtc, name, None, "auto", None), text, as_json=as_json))
+
+
+# ---- servers ------------------------------------------------------------------------------------
+
+
+@app.command(rich_help_panel="Servers")
+def control(
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on.", show_default="every one")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="0 takes a free one.", show_default="8080")
+    ] = None,
+    admin_host: Annotated[
+        str | None, typer.Option(help="Address of metrics and health.", show_default="127.0.0.1")
+    ] = None,
+    admin_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Its port.", show_default="9090")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Say in one JSON line where it listens.")
+    ] = False,
+) -> None:
+    """The control plane: signaling, relay credentials, metrics.
+
+    Every other setting is a POOLHOUSE_* variable; see docs/reference/settings.md.
+    """
+    from poolhouse_node.cli.control import run_control
+
+    run(
+        run_control(
+            as_json=as_json, host=host, port=port, admin_host=admin_host, admin_port=admin_port
+        )
+    )
+
+
+# ---- models -------------------------------------------------------------------------------------
+
+
+@models_app.command("list")
+def models_list(as_json: opt.Json = False) -> None:
+    """The catalogue, and which of it is on this machine."""
+    from poolhouse_node.cli.pulling import list_models
+    from poolhouse_node.cli.view import TerminalView
+
+    raise typer.Exit(list_models(TerminalView(), as_json=as_json))
+
+
+@models_app.command("pull")
+def models_pull(
+    model: Annotated[str, typer.Argument(help="Catalogue key, file or URL.")],
+    quiet_if_present: Annotated[bool, typer.Option(hidden=True)] = False,
+) -> None:
+    """Fetch a model, check it, keep it. An interrupted download goes on where it was."""
+    from poolhouse_node.cli.pulling import pull_model
+    from poolhouse_node.cli.view import TerminalView
+
+    run(pull_model(model, TerminalView(), quiet_if_present=quiet_if_present))
+
+
+@models_app.command("show")
+def models_show(
+    model: Annotated[str, typer.Argument(help="Catalogue key, file or URL.")],
+    as_json: opt.Json = False,
+) -> None:
+    """What is known about a model."""
+    from poolhouse_node.cli.pulling import show_model
+    from poolhouse_node.cli.view import TerminalView
+
+    async def show() -> int:
+        return show_model(model, TerminalView(), as_json=as_json)
+
+    run(show())
+
+
+# ---- this machine -------------------------------------------------------------------------------
+
+
+@app.command(rich_help_panel="This machine")
+def doctor(signal: opt.Signal = opt.DEFAULT_SIGNAL, as_json: opt.Json = False) -> None:
+    """What this machine can do, and what is missing."""
+    from poolhouse_node.cli.doctor import examine
+
+    run(examine(signal.split(","), as_json=as_json))
+
+
+def _place(signal: str, rtc: opt.EngineName) -> Place:
+    from poolhouse_node.cli.rooms import Place
+
+    return Place([part.strip() for part in signal.split(",") if part.strip()], rtc)
+
+
+def _host_options(
+    *,
+    signal: str,
+    rtc: opt.EngineName,
+    split: str | None,
+    temperature: float,
+    top_k: int,
+    **said: Any,
+) -> HostOptions:
+    from poolhouse_node.cli.host import HostOptions
+    from poolhouse_node.generate.sampler import Sampling
+
+    return HostOptions(
+        place=_place(signal, rtc),
+        sampling=Sampling(temperature, top_k),
+        split=opt.parse_split(split),
+        **said,
+    )
+
+
+def _join_options(
+    room: str,
+    signal: str,
+    rtc: opt.EngineName,
+    name: str | None,
+    pledge_gb: float | None,
+    device: str,
+    threads: int | None,
+) -> JoinOptions:
+    from poolhouse_node.cli.join import JoinOptions
+
+    place = _place(signal, rtc)
+    return JoinOptions(place, room, os.environ, name, pledge_gb, device, threads)

@@ -1,0 +1,123 @@
+"""Options that several commands share, each said once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+__all__ = [
+    "Code",
+    "ContextSize",
+    "DeviceName",
+    "EngineChoice",
+    "Json",
+    "MaxTokens",
+    "Model",
+    "Name",
+    "Pledge",
+    "Seed",
+    "Signal",
+    "Split",
+    "System",
+    "Temperature",
+    "Threads",
+    "TopK",
+    "parse_split",
+]
+
+type EngineName = Literal["libdatachannel", "aiortc"]
+
+DEFAULT_MODEL = "smollm2-135m"
+DEFAULT_SIGNAL = "localhost:8080"
+DEFAULT_MAX_TOKENS = 400
+"""A normal answer (generation, section 12)."""
+
+Signal = Annotated[
+    str,
+    typer.Option(
+        "--signal",
+        metavar="URL[,URL]",
+        help="Signaling server: host:port or a URL; several are tried in order.",
+        envvar="POOLHOUSE_SIGNAL",
+    ),
+]
+Model = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        help="A catalogue key (`poolhouse models list`), a GGUF file or a URL of one.",
+        envvar="POOLHOUSE_MODEL",
+    ),
+]
+Name = Annotated[
+    str | None,
+    typer.Option(
+        help="This device's name, kept over restarts. Default: the host name.",
+        envvar="POOLHOUSE_NAME",
+    ),
+]
+Pledge = Annotated[
+    float | None,
+    typer.Option(
+        metavar="GB",
+        min=0.001,
+        max=4096,
+        help="Memory this device lends. Default: half of the machine's.",
+        envvar="POOLHOUSE_PLEDGE",
+    ),
+]
+EngineChoice = Annotated[
+    EngineName, typer.Option("--rtc", help="WebRTC engine.", envvar="POOLHOUSE_RTC")
+]
+DeviceName = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        help="Where to compute: auto, cpu, cuda, cuda:1, mps.",
+        envvar="POOLHOUSE_DEVICE",
+    ),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="CPU threads. Default: this machine's free cores.", envvar="POOLHOUSE_THREADS"
+    ),
+]
+Code = Annotated[
+    str | None, typer.Option(help="Open this room code instead of a new one, e.g. 4TK-G9P.")
+]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N,N,...",
+        help="Layers per device, host first. Default: by memory.",
+    ),
+]
+ContextSize = Annotated[
+    int | None,
+    typer.Option("--context", min=256, help="Positions of the context. Default: the model's."),
+]
+Temperature = Annotated[
+    float, typer.Option(min=0.0, max=10.0, help="0 takes the likeliest token every time.")
+]
+TopK = Annotated[int, typer.Option("--top-k", min=1, max=64, help="Draw among this many tokens.")]
+MaxTokens = Annotated[int, typer.Option("--max-tokens", min=1, help="Longest answer in tokens.")]
+System = Annotated[str, typer.Option(help="What the model is told before the conversation.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of the drawing, for repeatable answers.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def parse_split(text: str | None) -> tuple[int, ...] | None:
+    """``10,10,10`` as numbers. Raises ``typer.BadParameter`` (exit status 2)."""
+    if text is None:
+        return None
+    try:
+        split = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        split = ()
+    if not split or any(count < 1 for count in split):
+        raise typer.BadParameter(
+            f"{text!r} is no split: write the layers of each device, host first, as in 10,10,10."
+        )
+    return split

@@ -1,0 +1,126 @@
+"""``poolhouse up``: control plane, host and workers on this machine, each a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from poolhouse_node.cli.children import Child, Children
+from poolhouse_node.cli.failures import CommandFailed
+from poolhouse_node.cli.hosting import Question, answer_once, chat, failing_with_tasks
+from poolhouse_node.cli.loading import EngineLoader, open_model
+from poolhouse_node.cli.machine import default_pledge_gb, free_cores
+from poolhouse_node.cli.pulling import pull_with_progress
+from poolhouse_node.cli.rooms import make_host, open_room
+from poolhouse_node.cli.view import TerminalView
+from poolhouse_node.wire.codes import format_code
+
+if TYPE_CHECKING:
+    from poolhouse_node.cli.host import HostOptions
+    from poolhouse_node.device.host import Host
+
+__all__ = ["UpOptions", "bring_up"]
+
+CONTROL_START_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    """What the person said about a room on this machine."""
+
+    host: HostOptions
+    devices: int
+    question: Question | None
+    as_json: bool
+
+
+async def bring_up(options: UpOptions) -> int:
+    """Start everything, ask once or chat, end everything."""
+    view = TerminalView(answers_on_stdout=not options.as_json)
+    store, file = await pull_with_progress(options.host.model, view)
+    threads = options.host.threads or max(1, free_cores() // options.devices)
+    loader = EngineLoader(store, options.host.device, threads)
+    loader.warm_up()
+    async with Children() as children:
+        control = await children.start("control", _control_arguments())
+        model = open_model(file, options.host.context_size)
+        signal_url = json.loads(await control.first_line(CONTROL_START_S))["signal_url"]
+        place = replace(options.host.place, servers=[signal_url])
+        network, code = await open_room(place, options.host.code)
+        pledge_gb = options.host.pledge_gb or default_pledge_gb(options.devices)
+        host = make_host(
+            network,
+            view,
+            name=options.host.name or "host",
+            pledge_gb=pledge_gb,
+            model=model,
+            loader=loader,
+            settings=options.host.settings(),
+            seed=options.host.seed,
+        )
+        async with host:
+            try:
+                for number in range(1, options.devices):
+                    arguments = _join_arguments(options, code, signal_url, pledge_gb, threads)
+                    name = f"worker-{number}"
+                    await children.start(name, [*arguments, "--name", name])
+                room = asyncio.ensure_future(_run_room(host, options, view, code))
+                return await _unless_a_child_ends(children, host, room)
+            finally:
+                view.close()
+
+
+async def _run_room(host: Host, options: UpOptions, view: TerminalView, code: str) -> int:
+    await host.until_devices(options.devices - 1)
+    await host.start()
+    if options.question is not None:
+        return await answer_once(
+            host, options.question, as_json=options.as_json, device=options.host.device
+        )
+    view.say(f"Room {format_code(code)}. Ask a question; Ctrl-D ends.")
+    await chat(host, view)
+    return 0
+
+
+async def _unless_a_child_ends(children: Children, host: Host, room: asyncio.Future[int]) -> int:
+    """The room's result. A process that ends before the room is online ends everything.
+
+    Later a lost worker is the room's own business: it tells which device is gone.
+    """
+    watched = asyncio.ensure_future(children.until_one_ends())
+    running = asyncio.ensure_future(failing_with_tasks(host, room))
+    try:
+        await asyncio.wait({watched, running}, return_when=asyncio.FIRST_COMPLETED)
+        if watched.done() and not host.is_online and not running.done():
+            child: Child = watched.result()
+            raise CommandFailed(child.how_it_ended())
+        return await running
+    finally:
+        for task in (watched, running, room):
+            task.cancel()
+        await asyncio.gather(watched, running, room, return_exceptions=True)
+
+
+def _control_arguments() -> list[str]:
+    return ["control", "--host", "127.0.0.1", "--port", "0", "--admin-port", "0", "--json"]
+
+
+def _join_arguments(
+    options: UpOptions, code: str, signal_url: str, pledge_gb: float, threads: int
+) -> list[str]:
+    return [
+        "join",
+        code,
+        "--signal",
+        signal_url,
+        "--rtc",
+        options.host.place.engine,
+        "--pledge",
+        str(pledge_gb),
+        "--threads",
+        str(threads),
+        "--device",
+        options.host.device,
+    ]

@@ -1,0 +1,167 @@
+"""What the terminal shows of a room: the deal, loading, the answer as it comes."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from poolhouse_node.device import events as ev
+
+if TYPE_CHECKING:
+    from poolhouse_node.device.events import Event
+
+__all__ = ["TerminalView"]
+
+BAR_CHARACTERS = 40
+
+
+class TerminalView:
+    """Shows events as they come. Status goes to stderr, answers to stdout.
+
+    With ``answers_on_stdout`` off (JSON output) only the status is shown.
+    """
+
+    def __init__(self, *, answers_on_stdout: bool = True, quiet: bool = False) -> None:
+        self.console = Console(stderr=True, highlight=False, quiet=quiet)
+        self._answers = answers_on_stdout
+        self._progress: Progress | None = None
+        self._bars: dict[str, TaskID] = {}
+        self._percent: dict[str, int] = {}
+        self._layers_shown: tuple[ev.Share, ...] = ()
+        self._in_answer = False
+
+    def __call__(self, event: Event) -> None:
+        """Show one event."""
+        match event:
+            case ev.Dealt():
+                self._dealt(event)
+            case ev.LoadProgress(name=name, percent=percent):
+                self._loading(name, percent)
+            case ev.TokenShown(text=text):
+                self._token(text)
+            case ev.AnswerStarted() | ev.AnswerEnded() | ev.PromptProgress():
+                self._answer(event)
+            case _:
+                self._end_progress_on(event)
+                line = _line(event)
+                if line is not None:
+                    self.say(line)
+
+    def say(self, line: str | Text) -> None:
+        """A line of status; an answer that is being written is not torn apart by it."""
+        if self._in_answer and self._answers:
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+        self.console.print(line)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+    # ---- the deal and loading ------------------------------------------------------------------
+
+    def _dealt(self, dealt: ev.Dealt) -> None:
+        if not dealt.shares or dealt.shares == self._layers_shown:
+            return
+        self._layers_shown = dealt.shares
+        total = dealt.shares[-1].hi
+        table = Table(box=None, pad_edge=False, show_header=False)
+        for share in dealt.shares:
+            table.add_row(
+                Text(share.name, style="bold"),
+                f"layers {share.lo}–{share.hi - 1}",
+                Text(_bar(share.lo, share.hi, total), style="cyan"),
+                f"{share.held_gb:.2f} GB",
+            )
+        for name, reason in dealt.left_out:
+            table.add_row(name, f"no layers ({reason})", "", "")
+        self.console.print(table)
+
+    def _loading(self, name: str, percent: int) -> None:
+        if self._percent.get(name) == percent:
+            return
+        self._percent[name] = percent
+        if not self.console.is_terminal:
+            if percent == 100:
+                self.console.print(f"{name}: loaded")
+            return
+        if self._progress is None:
+            self._progress = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.percentage:>3.0f} %"),
+                console=self.console,
+                transient=True,
+            )
+            self._progress.start()
+        if name not in self._bars:
+            self._bars[name] = self._progress.add_task(name, total=100)
+        self._progress.update(self._bars[name], completed=percent)
+
+    def _end_progress_on(self, event: Event) -> None:
+        if isinstance(event, ev.RoomOnline | ev.StartFailed | ev.RoomOver):
+            self.close()
+            self._bars.clear()
+            self._percent.clear()
+
+    # ---- the answer ----------------------------------------------------------------------------
+
+    def _token(self, text: str) -> None:
+        if self._answers:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+
+    def _answer(self, event: ev.AnswerStarted | ev.AnswerEnded | ev.PromptProgress) -> None:
+        match event:
+            case ev.AnswerStarted(asker=asker, question=question, mine=mine):
+                if not mine:
+                    self.say(Text(f"{asker} asks: {question}", style="bold"))
+                self._in_answer = True
+            case ev.PromptProgress(fed=fed, total=total) if self.console.is_terminal:
+                end = "\r" if fed < total else "\r\x1b[K"
+                self.console.print(f"reading the prompt: {fed} of {total}", end=end)
+            case ev.AnswerEnded(stats=stats, failure=failure):
+                if self._answers:
+                    sys.stdout.write("\n")
+                    sys.stdout.flush()
+                self._in_answer = False
+                self.say(Text(failure, style="red") if failure else Text(stats, style="dim"))
+
+
+def _bar(lo: int, hi: int, total: int) -> str:
+    start, end = lo * BAR_CHARACTERS // total, hi * BAR_CHARACTERS // total
+    return "·" * start + "█" * max(1, end - start) + "·" * (BAR_CHARACTERS - end)
+
+
+def _line(event: Event) -> Text | None:
+    match event:
+        case ev.DeviceJoined(name=name, label=label):
+            return Text(f"+ {name} joined ({label})")
+        case ev.DeviceLeft(name=name, verb=verb):
+            return Text(f"- {name} {verb}", style="yellow")
+        case ev.DeviceStalled(name=name, silent_s=silent_s):
+            text = f"{name} stopped responding ({silent_s:.1f} s without a sign); waiting for it"
+            return Text(text, style="yellow")
+        case ev.RoomOnline(model=model, context_size=context_size):
+            return Text(f"{model} is online, context {context_size} tokens", style="green")
+        case ev.StartFailed(why=why) | ev.RoomDegraded(why=why) | ev.RoomOver(why=why):
+            return Text(why, style="red")
+        case ev.Queued(place=place):
+            return Text(f"waiting: {place - 1} question(s) before this one", style="dim")
+        case ev.SignalingChanged(connected=True):
+            return Text("signaling is back: devices can join again")
+        case ev.SignalingChanged():
+            return Text(
+                "signaling is lost: the room goes on, but no device can join", style="yellow"
+            )
+        case ev.Notice(text=text):
+            return Text(text)
+        case _:
+            return None
