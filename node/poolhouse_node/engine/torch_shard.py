@@ -50,7 +50,7 @@ class TorchShard:
         self.device = device
         self._part: Llama | None = part
         self._head = head
-        self._cache = DenseCache(part.cache_shape, device)
+        self._cache: DenseCache | None = DenseCache(part.cache_shape, device)
         self._slots: dict[int, tuple[int, SavedRows]] = {}
         self._position = 0
         self._snapshot: tuple[int, int] | None = None
@@ -68,31 +68,30 @@ class TorchShard:
     @property
     def held_bytes(self) -> int:
         """Weights, state and saved states, as they lie in memory now."""
-        weights = self._part.held_bytes if self._part else 0
-        head = self._head.held_bytes if self._head else 0
-        saved = sum(rows.held_bytes for _, rows in self._slots.values())
-        return weights + head + self._cache.held_bytes + saved
+        held = [part for part in (self._part, self._head, self._cache) if part is not None]
+        saved = [rows for _, rows in self._slots.values()]
+        return sum(each.held_bytes for each in (*held, *saved))
 
     def embed(self, ids: Sequence[int]) -> Tensor:
         with _computing():
             return self._host().embed(ids)
 
     def run(self, hidden: Tensor, position: int, *, snapshots: bool = False) -> Tensor:
+        part, cache = self._open()
         n = len(hidden)
+        if n < 1:
+            raise ShardError("A frame without columns cannot be computed.")
         if not 0 <= position <= self._position:
             raise ShardError(f"Position {position} leaves a gap after {self._position} columns.")
         with _computing():
-            self._cache.reserve(position + n)
+            cache.reserve(position + n)
             passes = torch.split(hidden, _PASS_COLUMNS)
             starts = range(position, position + n, _PASS_COLUMNS)
-            results = [self._run_pass(x, at) for x, at in zip(passes, starts, strict=True)]
+            results = [part.run(x, at, cache) for x, at in zip(passes, starts, strict=True)]
         self._position = position + n
         if snapshots:
             self._snapshot = (position, n)
         return torch.cat(results) if len(results) > 1 else results[0]
-
-    def _run_pass(self, x: Tensor, position: int) -> Tensor:
-        return self._open().run(x, position, self._cache)
 
     def head(self, hidden: Tensor, k: int) -> TopLogits:
         with _computing():
@@ -125,15 +124,17 @@ class TorchShard:
         self._position = self._snapshot[0] + column + 1
 
     def save(self, slot: int) -> None:
+        _, cache = self._open()
         with _computing():
-            self._slots[slot] = (self._position, self._cache.save(self._position))
+            self._slots[slot] = (self._position, cache.save(self._position))
 
     def load(self, slot: int) -> None:
         if slot not in self._slots:
             raise ShardError(f"There is no saved state {slot}.")
         position, rows = self._slots[slot]
+        _, cache = self._open()
         with _computing():
-            self._cache.load(rows)
+            cache.load(rows)
         self._position = position
         self._snapshot = None
 
@@ -146,18 +147,17 @@ class TorchShard:
 
     def close(self) -> None:
         self.drop_all()
-        self._part = self._head = None
-        del self._cache
+        self._part = self._head = self._cache = None
 
     def _host(self) -> Head:
         if self._head is None:
             raise ShardError("This device holds no embedding and no head.")
         return self._head
 
-    def _open(self) -> Llama:
-        if self._part is None:
+    def _open(self) -> tuple[Llama, DenseCache]:
+        if self._part is None or self._cache is None:
             raise ShardError("This model part was closed.")
-        return self._part
+        return self._part, self._cache
 
 
 @contextlib.contextmanager
