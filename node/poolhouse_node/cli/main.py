@@ -320,6 +320,24 @@ def doctor(signal: opt.Signal = opt.DEFAULT_SIGNAL, as_json: opt.Json = False) -
     run(examine(signal.split(","), as_json=as_json))
 
 
+@bench_app.command("decode")
+def bench_decode(
+    model: opt.Model = opt.DEFAULT_MODEL,
+    tokens: Annotated[int, typer.Option(min=2, max=100_000, help="Tokens to generate.")] = 64,
+    repeats: Annotated[int, typer.Option(min=1, max=100, help="Runs; the median counts.")] = 3,
+    rtc: opt.EngineChoice = "libdatachannel",
+    device: opt.DeviceName = "auto",
+    threads: opt.Threads = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Tokens per second of rooms of 1, 2 and 3 devices beside one process without links."""
+    from poolhouse_node.cli.bench_decode import DecodeBench
+    from poolhouse_node.cli.bench_decode import bench_decode as measure
+
+    bench = DecodeBench(model, rtc, device, tokens=tokens, repeats=repeats, threads=threads)
+    run(measure(bench, as_json=as_json))
+
+
 def _place(signal: str, rtc: opt.EngineName) -> Place:
     from poolhouse_node.cli.rooms import Place
 
