@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from poolhouse_control.main import serve
-from poolhouse_control.ops.logs import make_logger, route_standard_logs
+from poolhouse_control.ops.logs import make_logger, standard_logs_through
 from poolhouse_control.settings import Settings
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ async def run_control(*, as_json: bool, **arguments: Any) -> int:
     """Serve until a signal. With ``as_json`` one line says where, once it answers."""
     settings = Settings.load(os.environ, **arguments)
     log = make_logger(level=settings.log_level, style=settings.log_format)
-    route_standard_logs(log)
 
     def started(bound: Bound) -> None:
         if as_json:
             line = {"signal_url": bound.signal_url, "admin_url": bound.admin_url}
             print(json.dumps(line), flush=True)
 
-    await serve(settings, started=started, log=log)
+    with standard_logs_through(log):
+        await serve(settings, started=started, log=log)
     return 0

@@ -1,0 +1,80 @@
+"""A room put together by hand: control, host, join and ask as separate commands."""
+
+import json
+
+import pytest
+
+from tests.support.program import Program, run
+
+pytestmark = [pytest.mark.room, pytest.mark.model, pytest.mark.webrtc, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def signal_url():
+    control = Program.start(
+        *("control", "--host", "127.0.0.1", "--port", "0", "--admin-port", "0", "--json")
+    )
+    try:
+        control.until("signal_url")
+        yield json.loads(control.stdout.splitlines()[0])["signal_url"]
+    finally:
+        control.kill()
+
+
+@pytest.fixture
+def start(signal_url):
+    programs = []
+
+    def start(*arguments: str) -> Program:
+        programs.append(Program.start(*arguments, "--signal", signal_url))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        program.kill()
+
+
+def test_a_guest_asks_a_room_of_two(start, signal_url):
+    host = start("host", "--open", "--code", "4TK-G9P", "--name", "attic", "--max-tokens", "30")
+    host.until("The room is open")
+    assert "4TK-G9P" in host.stderr
+    assert "Anyone with this code gets in" in host.stderr
+    worker = start("join", "4tkg9p", "--name", "cellar", "--pledge", "2")
+    host.until("is online")
+    worker.until("is online")
+    asked = run("ask", "4TK-G9P", "What is a pool?", "--signal", signal_url)
+    assert asked.process.returncode == 0, asked.stderr
+    assert len(asked.stdout.strip()) > 20
+    assert asked.stdout.strip() in host.stdout
+    as_json = run("ask", "4TK-G9P", "And a lake?", "--json", "--signal", signal_url)
+    assert as_json.json()["answer"]
+
+    late = start("join", "4TK-G9P", "--name", "late")
+    late.until("Joined as late")
+    late.until("is online")
+
+    taken = run("host", "--open", "--code", "4TK-G9P", "--signal", signal_url)
+    assert taken.process.returncode == 1
+    assert "is open already" in taken.stderr
+
+    host.interrupt()
+    assert host.end() == 130
+    assert worker.end() == 1
+    assert "The host closed the room" in worker.stderr
+
+
+def test_no_such_room(signal_url):
+    lost = run("join", "222-222", "--signal", signal_url)
+    assert lost.process.returncode == 1
+    assert lost.stderr.startswith("poolhouse: ")
+    assert "room" in lost.stderr
+
+
+def test_pledges_too_small_for_the_model(start):
+    host = start("host", "--open", "--code", "AAAAAA", "--pledge", "0.01")
+    host.until("The room is open")
+    worker = start("join", "AAAAAA", "--name", "tiny", "--pledge", "0.01")
+    assert host.end() == 1
+    assert "GB are missing" in host.stderr
+    assert "tiny" in host.stderr
+    worker.until("GB are missing")
