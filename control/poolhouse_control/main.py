@@ -21,7 +21,7 @@ from poolhouse_control.app import Parts, create_app, make_parts
 from poolhouse_control.errors import ControlError
 from poolhouse_control.listen import bind, url_of
 from poolhouse_control.ops.admin import create_admin_app
-from poolhouse_control.ops.logs import make_logger, route_standard_logs
+from poolhouse_control.ops.logs import make_logger, standard_logs_through
 from poolhouse_control.settings import Settings
 from poolhouse_control.signaling.transport import SignalingProtocol
 
@@ -234,8 +234,10 @@ def main(settings: Settings | None = None) -> int:
     try:
         chosen = settings or Settings.load(os.environ)
         log = make_logger(level=chosen.log_level, style=chosen.log_format)
-        route_standard_logs(log)
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with (
+            standard_logs_through(log),
+            asyncio.Runner(loop_factory=_loop_factory()) as runner,
+        ):
             runner.run(serve(chosen, handle_signals=True, log=log))
     except ControlError as error:
         sys.stderr.write(f"{error}\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import random
 import time
 
@@ -247,6 +248,7 @@ async def test_a_reader_that_stopped_is_cut_and_its_id_is_free() -> None:
 
 
 async def test_it_ends_although_a_client_reads_nothing_of_what_waits_for_it() -> None:
+    files_before = len(os.listdir("/proc/self/fd"))
     async with contextlib.AsyncExitStack() as stack:
         async with (
             running_control(shutdown_timeout_s=0.1, close_grace_s=60) as control,
@@ -258,6 +260,8 @@ async def test_it_ends_although_a_client_reads_nothing_of_what_waits_for_it() ->
             await flood(b, writer, control)
             began_at = time.monotonic()
         assert time.monotonic() - began_at < 4
+        await asyncio.sleep(0)
+        assert len(os.listdir("/proc/self/fd")) == files_before + 1, "only our own end is left"
 
 
 async def flood(sender: PeerSocket, writer: asyncio.StreamWriter, control: RunningControl) -> None:

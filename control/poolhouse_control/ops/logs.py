@@ -6,16 +6,20 @@ because the id of a host holds its room's code.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import structlog
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from structlog.typing import FilteringBoundLogger, Processor
 
-__all__ = ["make_logger", "route_standard_logs", "short_id"]
+__all__ = ["make_logger", "short_id", "standard_logs_through"]
 
 _SHOWN_CHARS: Final = 8
 
@@ -32,7 +36,7 @@ def make_logger(
     """Build a logger. It touches no global state, so that several can live in one process."""
     out = stream if stream is not None else sys.stderr
     logger: FilteringBoundLogger = structlog.wrap_logger(
-        structlog.PrintLogger(out),
+        _Sink(out),
         processors=_processors(style, out),
         wrapper_class=structlog.make_filtering_bound_logger(_level_number(level)),
         cache_logger_on_first_use=True,
@@ -40,9 +44,32 @@ def make_logger(
     return logger
 
 
-def route_standard_logs(log: FilteringBoundLogger) -> None:
-    """Send warnings of libraries through ``log``. For a process of our own only."""
+@contextmanager
+def standard_logs_through(log: FilteringBoundLogger) -> Iterator[None]:
+    """Send warnings of libraries through ``log`` while open. For a process of our own only."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
     logging.basicConfig(level=logging.WARNING, handlers=[_Forwarder(log)], force=True)
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+
+class _Sink:
+    """A stream that a reader may have closed: a lost log line must not end a connection."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def msg(self, message: str) -> None:
+        """Write a line."""
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write(message + "\n")
+            self._stream.flush()
+
+    log = debug = info = warn = warning = error = critical = exception = msg
 
 
 class _Forwarder(logging.Handler):

@@ -40,8 +40,10 @@ def host_of(url: str) -> str:
 
 def _split(url: str) -> tuple[str, str, int] | None:
     """Scheme, lower-case host (IPv6 in brackets) and port; None if it is no web address."""
+    if not url.isprintable() or " " in url:  # urlsplit would drop line breaks in silence
+        return None
     try:
-        parts = urlsplit(url.strip())
+        parts = urlsplit(url)
         host, port = (parts.hostname or "").lower(), parts.port
     except ValueError:
         return None

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from poolhouse_control.ops.logs import make_logger, route_standard_logs, short_id
+from poolhouse_control.ops.logs import make_logger, short_id, standard_logs_through
 
 
 class Terminal(io.StringIO):
@@ -76,18 +76,15 @@ def test_short_ids(peer_id: str, shown: str) -> None:
 
 def test_warnings_of_libraries_are_told_and_their_chatter_is_not() -> None:
     root = logging.getLogger()
-    before, level = root.handlers[:], root.level
+    before = root.handlers[:], root.level
     out = io.StringIO()
-    try:
-        route_standard_logs(make_logger(stream=out))
+    with standard_logs_through(make_logger(stream=out)):
         logging.getLogger("some.library").info("chatter")
         try:
             raise ValueError("boom")
         except ValueError:
             logging.getLogger("some.library").warning("careful %d", 5, exc_info=sys.exc_info())
-    finally:
-        root.handlers[:] = before
-        root.setLevel(level)
+    assert (root.handlers, root.level) == before
     (line,) = [json.loads(text) for text in out.getvalue().splitlines()]
     assert (line["event"], line["logger"], line["text"]) == (
         "library.said",
@@ -95,3 +92,10 @@ def test_warnings_of_libraries_are_told_and_their_chatter_is_not() -> None:
         "careful 5",
     )
     assert line["exception"][0]["exc_type"] == "ValueError"
+
+
+def test_a_closed_stream_loses_lines_and_nothing_else() -> None:
+    out = io.StringIO()
+    log = make_logger(stream=out)
+    out.close()
+    log.warning("a.b")
