@@ -67,7 +67,7 @@ def create_app(settings: Settings, parts: Parts | None = None) -> Litestar:
             relay_routes.make_router(desk),
         ],
         lifespan=[lambda _: parts.switchboard.running(), lambda _: watching_loop_lag(lag)],
-        before_send=[signaling_routes.SignalingCors(settings, except_under=relay_routes.TURN_PATH)],
+        before_send=[signaling_routes.SignalingCors(settings, except_under="/api/")],
         after_exception=[log_failure],
         openapi_config=None,
         logging_config=None,
