@@ -47,8 +47,9 @@ _KEEPALIVE_STREAM, _KEEPALIVE_LABEL = 78, "swarm-ka"
 _HIGH_WATER_BYTES = 1024 * 1024
 _LOW_WATER_BYTES = 256 * 1024
 _FLUSH_S = 3.0
-_LINGER_S = 1.0
-"""How long a closing side waits for the other to have read everything."""
+_LINGER_S = 2.5
+"""How long a closing side waits for the other to have read everything: aiortc sends a lost packet
+again after 1 s at the earliest (engines, pitfall 12)."""
 _MAX_EARLY_MESSAGES = 256
 _MAX_CANDIDATES = 64
 _MAX_SDP_CHARS = 64 * 1024
@@ -369,6 +370,8 @@ class Connection:
             async with asyncio.timeout(_FLUSH_S):
                 await self._outgoing.flush()
         if self._main is not None:
+            # libdatachannel calls back at once; only the other end's answer ends the wait.
+            self._main.on_close = _ignore
             self._main.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LINGER_S):
