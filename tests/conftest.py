@@ -3,6 +3,11 @@
 import os
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is no fault of the code under test.
+settings.register_profile("poolhouse", deadline=None)
+settings.load_profile("poolhouse")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

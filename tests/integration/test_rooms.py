@@ -15,7 +15,7 @@ def signal_url():
         *("control", "--host", "127.0.0.1", "--port", "0", "--admin-port", "0", "--json")
     )
     try:
-        control.until("signal_url")
+        control.until_answering()
         yield json.loads(control.stdout.splitlines()[0])["signal_url"]
     finally:
         control.kill()

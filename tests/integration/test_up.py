@@ -96,7 +96,7 @@ def test_a_killed_worker_ends_the_ask_with_its_name(program, rtc):
     up.until_answering(200)
     os.kill(up.find("--name worker-2"), signal.SIGKILL)
     killed_at = time.monotonic()
-    up.until("worker-2 stopped responding (", timeout_s=8)
+    up.until("worker-2 stopped responding", timeout_s=8)
     assert up.end(timeout_s=20) == 1
     assert time.monotonic() - killed_at < 20
     assert up.stderr.strip().splitlines()[-1].startswith("poolhouse: worker-2 ")
@@ -115,7 +115,8 @@ def test_ctrl_c_leaves_no_process_behind(program, moment):
         up.until(moment)
     processes = up.descendants()
     up.interrupt()
-    assert up.end(timeout_s=20) == 130
+    # before the program has set itself up, Python ends by the signal itself: 130 in a shell, too
+    assert up.end(timeout_s=20) in {130, -signal.SIGINT}
     assert "Traceback" not in up.stderr
     assert not alive(processes)
 

@@ -275,7 +275,7 @@ def test_a_device_that_dies_while_loading_stops_the_start():
                 await starting
             return str(caught.value)
 
-    assert run_virtual(main()).startswith("worker-1 lost its connection (it held layers")
+    assert run_virtual(main()).startswith("worker-1 stopped responding (it held layers")
 
 
 def test_pledges_that_do_not_hold_the_model_say_how_much_is_missing():

@@ -190,7 +190,9 @@ class Device(ABC):
         peer = self.peers.get(link.peer_id)
         if peer is not None and peer.link is link:
             log.info("link to %s closed: %s", link.peer_id[:8], reason)
-            self._forget(peer, "lost its connection")
+            silent_s = asyncio.get_running_loop().time() - link.heard_at
+            # An engine may notice a dead device before our own limits do.
+            self._forget(peer, "stopped responding" if silent_s > PING_S else "left")
 
     def signaling_changed(self, *, connected: bool) -> None:
         """Open links keep working without signaling; only new devices cannot join."""

@@ -341,7 +341,7 @@ class Host(Device):
 
     def _degrade(self, what: str) -> None:
         """The chain is broken: laps in flight fail, nobody may ask."""
-        self._chain.fail(LapFailed("left", f"{what}, so the answer could not go on."))
+        self._chain.break_off(LapFailed("left", f"{what}, so the answer could not go on."))
         if self._answering is not None and self._degraded is None:
             self._degraded = f"{what}; the room cannot answer without it."
             self.broadcast(loading.Degraded(why=self._degraded))

@@ -39,6 +39,7 @@ class WorkerChain:
     """Peer ids in layer order."""
     statistics: LapStatistics = field(default_factory=LapStatistics)
     _open: dict[tuple[Kind, int], _OpenLap] = field(default_factory=dict)
+    _broken: LapFailed | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -47,7 +48,7 @@ class WorkerChain:
     def deal(self, workers: list[str]) -> None:
         """Take new workers; laps of the old deal fail, their statistics are forgotten."""
         self.fail(LapFailed("re-deal", "The layers were dealt again while the answer ran."))
-        self.workers = workers
+        self.workers, self._broken = workers, None
         self.statistics = LapStatistics()
 
     def lap(self, frame: Frame, kind: LapKind) -> asyncio.Future[bytes]:
@@ -58,8 +59,8 @@ class WorkerChain:
         returned: asyncio.Future[bytes] = loop.create_future()
         returned.add_done_callback(_heard)
         link = self.link_to(self.workers[0])
-        if link is None:
-            returned.set_exception(self._unreachable(self.workers[0]))
+        if self._broken is not None or link is None:
+            returned.set_exception(self._broken or self._unreachable(self.workers[0]))
             return returned
         key = (frame.kind, frame.position)
         timeout_s = self.statistics.timeout_s(kind, self._slowest_rtt_s())
@@ -90,6 +91,11 @@ class WorkerChain:
             lap.timer.cancel()
             if not lap.returned.done():
                 lap.returned.set_exception(error)
+
+    def break_off(self, error: LapFailed) -> None:
+        """The chain is not whole any more: laps fail with ``error`` until the next deal."""
+        self._broken = error
+        self.fail(error)
 
     @property
     def in_flight(self) -> int:

@@ -1,0 +1,136 @@
+"""Laps through the chain: what comes back, what is too late, what is nobody's."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from poolhouse_node.device.laps import WorkerChain
+from poolhouse_node.generate.ports import LapFailed
+from poolhouse_node.wire.slices import Frame, Kind
+from tests.support.virtual_time import run_virtual
+
+
+@dataclass
+class FakeLink:
+    frames: list[Frame] = field(default_factory=list)
+
+    def send_frame(self, frame: Frame) -> None:
+        self.frames.append(frame)
+
+
+def chain_of(*workers: str, rtt_s: float | None = None) -> tuple[WorkerChain, dict[str, FakeLink]]:
+    links = {worker: FakeLink() for worker in workers}
+    chain = WorkerChain(links.get, lambda peer: rtt_s, lambda peer: f"<{peer}>")
+    chain.deal(list(workers))
+    return chain, links
+
+
+def sent(position: int = 7, kind: Kind = Kind.HIDDEN) -> Frame:
+    return Frame(kind, position, 1, b"\1\2")
+
+
+def back(position: int = 7, kind: Kind = Kind.HIDDENRET) -> Frame:
+    return Frame(kind, position, 1, b"\3\4")
+
+
+def test_a_frame_goes_to_the_first_and_comes_back_from_the_last():
+    async def main():
+        chain, links = chain_of("a", "b")
+        lap = chain.lap(sent(), "token")
+        assert links["a"].frames == [sent()]
+        assert not chain.take("a", back())
+        assert chain.take("b", back())
+        assert await lap == b"\3\4"
+        assert chain.in_flight == 0
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("peer_id", "frame"),
+    [
+        ("stranger", back()),
+        ("b", back(position=8)),
+        ("b", back(kind=Kind.HIDDENRET_B)),
+        ("b", back(kind=Kind.HIDDEN)),
+    ],
+)
+def test_what_nobody_waits_for_is_ignored(peer_id, frame):
+    async def main():
+        chain, _ = chain_of("a", "b")
+        chain.lap(sent(), "token")
+        assert not chain.take(peer_id, frame)
+        assert chain.in_flight == 1
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(("kind", "timeout_s"), [("token", 30), ("verify", 90), ("prefill", 90)])
+def test_a_lap_times_out_and_names_the_chain(kind, timeout_s):
+    async def main():
+        chain, _ = chain_of("a", "b")
+        lap = chain.lap(sent(), kind)
+        with pytest.raises(LapFailed, match=r"\(<a>, <b>\)") as caught:
+            await lap
+        assert caught.value.kind == "timeout"
+        assert asyncio.get_running_loop().time() == timeout_s
+        assert not chain.take("b", back())
+
+    run_virtual(main())
+
+
+def test_four_measured_laps_shorten_the_timeout():
+    async def main():
+        chain, _ = chain_of("a", rtt_s=0.5)
+        for position in range(4):
+            lap = chain.lap(sent(position), "token")
+            await asyncio.sleep(1)
+            chain.take("a", back(position))
+            await lap
+        started = asyncio.get_running_loop().time()
+        with pytest.raises(LapFailed):
+            await chain.lap(sent(4), "token")
+        return asyncio.get_running_loop().time() - started
+
+    assert run_virtual(main()) == 25
+
+
+def test_a_broken_chain_fails_open_laps_and_later_ones_with_the_same_reason():
+    async def main():
+        chain, links = chain_of("a", "b")
+        open_lap = chain.lap(sent(), "token")
+        chain.break_off(LapFailed("left", "<a> left."))
+        for lap in (open_lap, chain.lap(sent(8), "token")):
+            with pytest.raises(LapFailed, match="<a> left"):
+                await lap
+        assert len(links["a"].frames) == 1
+        chain.deal(["b"])
+        chain.lap(sent(9), "token")
+        assert links["b"].frames == [sent(9)]
+
+    run_virtual(main())
+
+
+def test_a_device_error_fails_the_laps_in_flight_only():
+    async def main():
+        chain, _ = chain_of("a")
+        lap = chain.lap(sent(), "token")
+        chain.fail(LapFailed("device-error", "<a> reported an error."))
+        with pytest.raises(LapFailed):
+            await lap
+        later = chain.lap(sent(8), "token")
+        chain.take("a", back(8))
+        assert await later
+
+    run_virtual(main())
+
+
+def test_a_first_worker_without_a_link_is_named():
+    async def main():
+        chain, links = chain_of("a")
+        links.clear()
+        with pytest.raises(LapFailed, match="<a>"):
+            await chain.lap(sent(), "token")
+
+    run_virtual(main())
