@@ -200,7 +200,7 @@ class Connection:
         _check_description(sdp)
         answer = await self._peer.answer(sdp)
         self.answered = True
-        await self._apply_candidates()
+        self._start_candidates()
         return answer
 
     async def accept(self, sdp: str) -> None:
@@ -210,7 +210,7 @@ class Connection:
         _check_description(sdp)
         self.answered = True
         await self._peer.accept(sdp)
-        await self._apply_candidates()
+        self._start_candidates()
 
     def add_candidate(self, candidate: str, mid: str) -> None:
         """Take a remote candidate; before the description it waits (engines, section 4)."""
@@ -219,10 +219,14 @@ class Connection:
             return
         self._candidates.append((candidate, mid))
         if self._described and self.state == "opening":
-            self._tasks.spawn(self._apply_candidates(), "connection-candidates")
+            self._start_candidates()
+
+    def _start_candidates(self) -> None:
+        """Nobody waits for them: aiortc looks up a browser's ``.local`` names for up to 2 s."""
+        self._described = True
+        self._tasks.spawn(self._apply_candidates(), "connection-candidates")
 
     async def _apply_candidates(self) -> None:
-        self._described = True
         while self._candidates:
             candidate, mid = self._candidates.pop(0)
             try:
