@@ -1,0 +1,93 @@
+"""Headless Chromium, and a device in one of its pages (``tests/interop/page/device.js``)."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.async_api import async_playwright
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from playwright.async_api import BrowserContext, JSHandle, Page
+
+__all__ = ["PEERJS", "BrowserDevice", "running_chromium"]
+
+PEERJS = Path(__file__).parent.parent / "interop/node_modules/peerjs/dist/peerjs.js"
+
+_ARGUMENTS = (
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-sync",
+    "--no-first-run",
+    "--no-sandbox",
+)
+
+
+def _need(program: str | None, what: str) -> str:
+    if program is None:
+        pytest.fail(f"The browser tests need {what}: `make test` installs it.", pytrace=False)
+    return program
+
+
+@asynccontextmanager
+async def running_chromium(profile: Path) -> AsyncIterator[BrowserContext]:
+    """Chromium with a new profile in an empty folder. Fails the test where it is missing."""
+    program = _need(shutil.which("chromium"), "Chromium")
+    _need("" if PEERJS.exists() else None, "the npm package peerjs")
+    async with async_playwright() as playwright:
+        context = await playwright.chromium.launch_persistent_context(
+            profile,
+            executable_path=program,
+            headless=True,
+            args=list(_ARGUMENTS),
+            env={"HOME": str(profile), "PATH": "/usr/bin:/bin"},
+        )
+        try:
+            yield context
+        finally:
+            await context.close()
+
+
+class BrowserDevice:
+    """A ``Device`` object in a page. Every wait has a deadline."""
+
+    def __init__(self, page: Page, handle: JSHandle) -> None:
+        self._page = page
+        self._handle = handle
+
+    @classmethod
+    async def make(cls, page: Page, signal_url: str, peer_id: str | None) -> BrowserDevice:
+        """Make a peerjs client in the page; it begins to register."""
+        address = urlsplit(signal_url)
+        server = {"host": address.hostname, "port": address.port, "path": address.path}
+        handle = await page.evaluate_handle(
+            "([server, id]) => new Device(server, id)", [server, peer_id]
+        )
+        return cls(page, handle)
+
+    async def get(self, expression: str, argument: Any = None) -> Any:
+        """The value of an expression in which ``device`` and ``argument`` may stand."""
+        return await self._handle.evaluate(f"(device, argument) => {expression}", argument)
+
+    async def until(self, expression: str, *, timeout_s: float = 15.0) -> None:
+        """Wait until an expression in which ``device`` may stand is true."""
+        await self._page.wait_for_function(
+            f"device => {expression}", arg=self._handle, timeout=timeout_s * 1000, polling=10
+        )
+
+    async def dial(self, peer_id: str, *, stripes: int = 0) -> None:
+        """Begin to open a link."""
+        await self.get("device.dial(...argument)", [peer_id, stripes])
+
+    async def peer_id(self) -> str:
+        """The id it has, once the server has taken it."""
+        await self.until("device.peer.open")
+        return await self.get("device.peer.id")
