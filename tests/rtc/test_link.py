@@ -441,5 +441,5 @@ def test_the_transport_is_named_for_people():
 
 @pytest.mark.parametrize("associations", [-1, 9])
 def test_a_number_of_associations_outside_the_protocol_is_refused(associations):
-    with pytest.raises(ValueError, match="outside 0..8"):
+    with pytest.raises(ValueError, match=r"outside 0\.\.8"):
         LinkSettings(associations=associations)

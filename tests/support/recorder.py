@@ -62,5 +62,5 @@ def positions(recorder: Recorder) -> list[int]:
 async def until(condition: Callable[[], object], *, timeout_s: float = 15.0) -> None:
     """Wait, looking every other millisecond, for what a real engine brings about."""
     async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110  there is no event to wait for
+        while not condition():
             await asyncio.sleep(0.002)

@@ -44,6 +44,9 @@ its connection is closed, for a reliable channel must not lose a message in betw
 
 _WIRE_STREAM, _WIRE_LABEL = 77, "swarm-wire"
 _KEEPALIVE_STREAM, _KEEPALIVE_LABEL = 78, "swarm-ka"
+CLOSE_REQUEST: Final = {"__peerData": {"type": "close"}}
+"""What PeerJS sends to close a connection after everything before it (wire, section 3)."""
+
 _HIGH_WATER_BYTES = 1024 * 1024
 _LOW_WATER_BYTES = 256 * 1024
 _FLUSH_S = 3.0
@@ -320,6 +323,8 @@ class Connection:
     def _hand_over(self, value: Any) -> None:
         if self._listener is not None:
             self._listener.message(value)
+        elif self.state in ("closing", "closed"):
+            return
         elif len(self._early) < _MAX_EARLY_MESSAGES:
             self._early.append(value)
         else:
@@ -368,15 +373,12 @@ class Connection:
             await self._peer.close()
 
     async def _say_goodbye(self) -> None:
-        """Destroying an association drops what is on its way, closing its channel does not: the
-        other end has read everything when it closes in turn."""
+        """Destroying an association drops what is on its way. So a request to close goes out as
+        the last message: the other end has read everything when it acts on it. Two ends that
+        close at once take each other's request for the answer."""
         with contextlib.suppress(TimeoutError, RtcError):
             async with asyncio.timeout(_FLUSH_S):
-                await self._outgoing.flush()
-        if self._main is not None:
-            # libdatachannel calls back at once; only the other end's answer ends the wait.
-            self._main.on_close = _ignore
-            self._main.close()
+                await self._outgoing.finish(CLOSE_REQUEST)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LINGER_S):
                 await self._ended.wait()
@@ -433,20 +435,23 @@ class _Outgoing:
         self._lowered.set()
 
     async def drain(self) -> None:
-        while self._queue or self._channel is None or self._is_above(_LOW_WATER_BYTES):
-            if self._stopped:
-                raise ChannelClosed("The connection is closed.")
+        while not self._stopped and (self._channel is None or self._is_full):
             self._lowered.clear()
             await self._lowered.wait()
+        if self._stopped:
+            raise ChannelClosed("The connection is closed.")
 
-    async def flush(self) -> None:
-        """Wait until the channel has taken all that was queued."""
+    async def finish(self, last: Mapping[str, Any]) -> None:
+        """Send a last message and wait until the channel has taken all that was queued."""
+        self.send(last)
         while self._queue:
             self._lowered.clear()
             await self._lowered.wait()
 
-    def _is_above(self, limit_bytes: int) -> bool:
-        return self._channel is not None and self._channel.buffered() > limit_bytes
+    @property
+    def _is_full(self) -> bool:
+        channel = self._channel
+        return bool(self._queue) or (channel is not None and channel.buffered() > _LOW_WATER_BYTES)
 
 
 def _check_description(sdp: str) -> None:

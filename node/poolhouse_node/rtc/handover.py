@@ -54,9 +54,11 @@ class Handover:
         # Disarmed before the queue is read: a call appended from here on wakes the loop again.
         self._armed = False
         queue = self._queue
-        for _ in range(min(len(queue), _BATCH)):
-            call, args = queue.popleft()
-            call(*args)
-        if queue and not self._armed:
-            self._armed = True
-            self._loop.call_soon(self._run)
+        try:
+            for _ in range(min(len(queue), _BATCH)):
+                call, args = queue.popleft()
+                call(*args)
+        finally:  # a fault of one call does not hold up the others
+            if queue and not self._armed:
+                self._armed = True
+                self._loop.call_soon(self._run)

@@ -163,6 +163,8 @@ class SignalingClient:
             keeper.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await keeper
+        socket, self._socket = self._socket, None
+        await _drop(socket)  # the task may not have come to hold it
 
     # Opening.
 
