@@ -151,7 +151,10 @@ async def echo_core(how: str) -> None:
             if len(slices) <= 3:
                 end.send(next(turns), piece)
 
-    end = CoreEnd(received_frame if how == "frame" else lambda number, data: end.send(number, data))
+    def received_slice(number: int, data: bytes) -> None:
+        end.send(number, data)
+
+    end = CoreEnd(received_frame if how == "frame" else received_slice)
     reader = await _stdin()
     end.accept(json.loads(await reader.readline()), "offer")
     _say(await end.describe("answer"))

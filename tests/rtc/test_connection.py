@@ -219,7 +219,7 @@ async def test_candidates_wait_for_the_description_and_are_bounded():
     assert len(right._candidates) <= 64
     await left.accept(await right.answer(bare))
     assert await left.wait_open(15)
-    assert right._candidates == []
+    await until(lambda: not right._candidates)
     right.add_candidate("candidate:late", "0")
     await close(left, right)
 

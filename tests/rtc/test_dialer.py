@@ -17,7 +17,6 @@ from poolhouse_node.rtc.dialer import DialTimes, PeerJsDialer
 from poolhouse_node.rtc.peer import IceSettings, RtcError, TurnServer
 from poolhouse_node.rtc.signaling_messages import Inbound
 from tests.support.fake_rtc import FakeChannel, FakeNet
-from tests.support.recorder import until
 from tests.support.virtual_time import run_virtual
 
 SDP = "m=application\r\na=ice-ufrag:x\r\na=fingerprint:sha-256 AA\r\n"

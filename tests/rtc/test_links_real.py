@@ -6,16 +6,19 @@ import asyncio
 import sys
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from poolhouse_node.room.links import LinkFailed
 from poolhouse_node.rtc.link import LinkSettings
 from poolhouse_node.rtc.open import open_network
-from poolhouse_node.rtc.peer import Engine
 from poolhouse_node.rtc.signaling import SignalingError
 from tests.support.control import running_control
 from tests.support.recorder import Recorder, frame, positions, until
+
+if TYPE_CHECKING:
+    from poolhouse_node.rtc.peer import Engine
 
 pytestmark = pytest.mark.webrtc
 
