@@ -330,11 +330,14 @@ class Host(Device):
         if is_up or self._start is None or peer_id not in self._start.workers:
             return
         reporter, lost = self.roster.name_of(peer_id), clean_name(name, peer_id)
-        self._degrade(f"{reporter} lost its link to {lost}")
+        stalled = {self.roster.name_of(held) for held in self._watch.held}
+        to_whom = "" if lost in stalled else f" to {reporter}"
+        self._chain_device_gone(lost, f"stopped responding{to_whom}")
 
     def _chain_device_gone(self, name: str, verb: str) -> None:
-        share = next(share for share in self.shares if share.name == name)
-        sentence = f"{name} {verb} (it held layers {share.lo}–{share.hi - 1})"
+        share = next((share for share in self.shares if share.name == name), None)
+        layers = f" (it held layers {share.lo}–{share.hi - 1})" if share else ""
+        sentence = f"{name} {verb}{layers}"
         if self._starting and self._start is not None:
             self._start.fail(f"{sentence} while the model was loading.")
         self._degrade(sentence)

@@ -38,6 +38,10 @@ __all__ = ["JoinFailed", "JoinedDevice"]
 JOIN_S = 40.0
 HOST_HELLO_S = 15.0
 PROOF_PING_S = 0.5
+NO_ROOM = (
+    "No room with that code is open there. Check the code, and that the host is running and "
+    "uses the same signaling server."
+)
 
 
 class JoinFailed(Exception):
@@ -92,7 +96,7 @@ class JoinedDevice(Device):
         try:
             await self.network.dial(self.host_id, timeout_s=JOIN_S)
         except LinkFailed as error:
-            raise JoinFailed(str(error)) from error
+            raise JoinFailed(NO_ROOM if error.kind == "no-such-peer" else str(error)) from error
         inside = asyncio.ensure_future(self._inside.wait())
         try:
             while not inside.done():
