@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch.nn import functional
 
+from poolhouse_node.engine.layers.linear import DenseMatrix
 from poolhouse_node.engine.layers.norm import rms_norm
 from poolhouse_node.shard import ShardError
 
@@ -26,11 +26,12 @@ _EMBEDDING, _NORM, _OUTPUT = "token_embd.weight", "output_norm.weight", "output.
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """``output`` is the same tensor as ``embedding`` when the file ties them."""
+    """``output`` is the same matrix as ``embedding`` when the file ties them."""
 
-    embedding: Tensor
+    vocabulary_size: int
+    embedding: DenseMatrix
     norm: Tensor
-    output: Tensor
+    output: DenseMatrix
     epsilon: float
 
     @staticmethod
@@ -43,28 +44,27 @@ class Head:
         """Raises :class:`ShardError` when a tensor is missing or does not fit."""
         info = file.tensors.get(_EMBEDDING)
         rows = info.shape[0] if info else 0
-        embedding = loader.tensor(_EMBEDDING, (rows, width))
-        untied = _OUTPUT in file.tensors
+        embedding = DenseMatrix(loader.tensor(_EMBEDDING, (rows, width)))
+        tied = _OUTPUT not in file.tensors
         return cls(
+            vocabulary_size=rows,
             embedding=embedding,
             norm=loader.tensor(_NORM, (width,)),
-            output=loader.tensor(_OUTPUT, (rows, width)) if untied else embedding,
+            output=embedding if tied else DenseMatrix(loader.tensor(_OUTPUT, (rows, width))),
             epsilon=epsilon,
         )
 
     @property
     def held_bytes(self) -> int:
-        tied = self.output is self.embedding
-        return self.embedding.nbytes + self.norm.nbytes + (0 if tied else self.output.nbytes)
+        output_bytes = 0 if self.output is self.embedding else self.output.held_bytes
+        return self.embedding.held_bytes + self.norm.nbytes + output_bytes
 
     def embed(self, ids: Sequence[int]) -> Tensor:
         """Rows of the table, [n, width]. Raises :class:`ShardError` for an id outside of it."""
-        rows = self.embedding.shape[0]
-        if any(not 0 <= token < rows for token in ids):
-            raise ShardError(f"A token id is outside the vocabulary of {rows}.")
-        index = torch.tensor(ids, dtype=torch.int64, device=self.embedding.device)
-        return self.embedding[index]
+        if any(not 0 <= token < self.vocabulary_size for token in ids):
+            raise ShardError(f"A token id is outside the vocabulary of {self.vocabulary_size}.")
+        return self.embedding.rows(torch.tensor(ids, dtype=torch.int64, device=self.norm.device))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[n, width] to [n, vocabulary]."""
-        return functional.linear(rms_norm(hidden, self.norm, self.epsilon), self.output)
+        return self.output(rms_norm(hidden, self.norm, self.epsilon))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from poolhouse_node.engine.layers.linear import DenseMatrix
 from poolhouse_node.engine.quant import dequantise
 from poolhouse_node.shard import ShardError
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from poolhouse_node.engine.layers.linear import Matrix
     from poolhouse_node.weights.gguf import GgufFile
 
 __all__ = ["LoadCancelled", "LoadWatch", "TensorLoader"]
@@ -74,10 +72,6 @@ class TensorLoader:
         self._done_bytes += size_bytes
         self._watch.progress(self._done_bytes / max(1, self._total_bytes))
         return values
-
-    def matrix(self, name: str, shape: tuple[int, int]) -> Matrix:
-        """A weight matrix [out, in]."""
-        return DenseMatrix(self.tensor(name, shape))
 
     def _size_bytes(self, name: str) -> int:
         info = self._file.tensors.get(name)
