@@ -7,6 +7,7 @@ import sys
 import threading
 import zipfile
 
+import httpx
 import pytest
 
 from poolhouse_node.weights import catalogue, download, source
@@ -74,6 +75,21 @@ def test_a_connection_that_breaks_is_resumed_where_it_stopped(store, server):
     starts = [int(wanted.removeprefix("bytes=")[:-1]) for _, wanted in server.requests]
     assert len(starts) == 3
     assert starts[0] == 0 < starts[1] <= 400_000 < starts[2] <= 700_000
+
+
+def test_a_network_that_was_there_and_is_gone_gets_another_chance(store, server, monkeypatch):
+    server.cut_after = [400_000]
+    stream, calls = httpx.Client.stream, []
+
+    def sometimes(client, *args, **kwargs):
+        calls.append(1)
+        if len(calls) == 2:
+            raise httpx.ConnectError("gone")
+        return stream(client, *args, **kwargs)
+
+    monkeypatch.setattr(httpx.Client, "stream", sometimes)
+    assert store.pull("tiny").read_bytes() == CONTENT
+    assert len(calls) == 3
 
 
 def test_a_partial_file_of_an_earlier_run_is_resumed(store, server):

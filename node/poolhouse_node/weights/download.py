@@ -50,14 +50,16 @@ def download(
     timeout = httpx.Timeout(SILENCE_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
     with httpx.Client(timeout=timeout, follow_redirects=True) as client:
         task = _Task(client, url, part, size_bytes, watch)
-        failures = 0
+        failures, started = 0, False
         while not task.complete:
             before = _size(part)
             try:
                 task.attempt()
             except (httpx.HTTPError, httpx.InvalidURL, BadReply) as error:
-                failures = 1 if _size(part) - before >= GAIN_BYTES else failures + 1
-                if failures >= ATTEMPTS_WITHOUT_GAIN or _is_hopeless(error):
+                gain = _size(part) - before
+                started = started or gain > 0
+                failures = 1 if gain >= GAIN_BYTES else failures + 1
+                if failures >= ATTEMPTS_WITHOUT_GAIN or _is_hopeless(error, started):
                     raise _as_pull_error(error) from error
                 watch.check()
                 time.sleep(PAUSE_S * failures)
@@ -167,11 +169,12 @@ def _size(part: Path) -> int:
     return part.stat().st_size if part.exists() else 0
 
 
-def _is_hopeless(error: Exception) -> bool:
-    """Trying again at once would not help."""
+def _is_hopeless(error: Exception, started: bool) -> bool:
+    """Trying again soon would not help. Once bytes came in, a lost network may come back."""
     if isinstance(error, BadReply):
         return error.fault == "range" or error.status in _HOPELESS
-    return isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.InvalidURL)
+    unreachable = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+    return isinstance(error, httpx.InvalidURL) or (unreachable and not started)
 
 
 def _as_pull_error(error: Exception) -> PullError:
