@@ -126,7 +126,8 @@ async def test_a_long_message_goes_there_and_back_in_pieces(
 
 VALUES = [
     0, 127, 128, 255, 256, 65_536, 2**31, 2**40, -1, -32, -33, -128, -129, -40_000, -(2**31),
-    0.5, -1.25, 1234.5678, True, False, None, "", "a" * 15, "a" * 16, "é" * 20, "日本 🏊", "x" * 70_000,
+    0.5, -1.25, 1234.5678, True, False, None,
+    "", "a" * 15, "a" * 16, "é" * 20, "日本 🏊", "x" * 70_000,
     [], [1, [2, ["three"]]], list(range(40)), {}, {"a": {"b": [None, {"c": ""}]}},
     {str(number): number for number in range(40)},
 ]  # fmt: skip

@@ -20,39 +20,38 @@ class TcpProxy:
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
-        self._to_clients: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._clients: set[asyncio.StreamWriter] = set()
+        self._servers: set[asyncio.StreamWriter] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
         self.port = 0
 
     def cut(self) -> None:
         """Break every connection towards its client. The server notices nothing."""
-        for writer in self._to_clients:
+        for writer in self._clients:
             writer.transport.abort()
-        self._to_clients.clear()
 
     async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carry one connection, until the server ends it or the proxy does."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        self._to_clients.add(writer)
+        """Carry one connection until both ends are gone."""
         server_reader, server_writer = await asyncio.open_connection(*self._target)
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(_carry(reader, server_writer))
-                group.create_task(_carry(server_reader, writer))
-        finally:
-            self._tasks.discard(task)
-            self._to_clients.discard(writer)
-            for end in (writer, server_writer):
-                end.transport.abort()
+        self._clients.add(writer)
+        self._servers.add(server_writer)
+        self._idle.clear()
+        await asyncio.gather(_carry(reader, server_writer), _carry(server_reader, writer))
+        for end in (writer, server_writer):
+            end.transport.abort()
+        self._clients.discard(writer)
+        self._servers.discard(server_writer)
+        if not self._clients:
+            self._idle.set()
 
     async def close(self) -> None:
-        """End what is still carried."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """Break everything and wait until nothing is carried."""
+        self.cut()
+        for writer in self._servers:
+            writer.transport.abort()
+        async with asyncio.timeout(5):
+            await self._idle.wait()
 
 
 async def _carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
