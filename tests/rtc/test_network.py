@@ -222,9 +222,12 @@ def test_a_peer_that_closes_every_stripe_is_not_dialed_for_ever():
     run_virtual(main())
 
 
-def test_a_second_main_connection_replaces_the_first_without_a_departure():
+@pytest.mark.parametrize("seed", range(10))
+def test_a_second_main_connection_replaces_the_first_without_a_departure(seed):
+    """Whichever end sees the new one first, and closes the old."""
+
     async def main():
-        (guest, guest_events, dialer), (host, host_events, _) = await linked()
+        (guest, guest_events, dialer), (host, host_events, _) = await linked(FakeNet(seed))
         for position in range(3):
             guest.links[HOST].send_frame(frame(position))
         await asyncio.sleep(1)
@@ -262,6 +265,24 @@ def test_messages_that_come_before_the_device_listens_to_the_link_are_kept():
         await guest.dial(HOST, timeout_s=20)
         await asyncio.sleep(1)
         assert guest_events.messages == [{"t": "hello", "name": "host"}]
+
+    run_virtual(main())
+
+
+def test_a_departure_during_a_dial_that_fails_is_told_then():
+    async def main():
+        net = FakeNet()
+        (guest, guest_events, _), (_, _, host_dialer) = await linked(net)
+        net.unreachable.add(HOST)
+        dial = asyncio.create_task(guest.dial(HOST, timeout_s=40))
+        await asyncio.sleep(1)
+        host_dialer.vanish()
+        await asyncio.sleep(1)
+        assert guest_events.closed == []
+        with pytest.raises(LinkFailed):
+            await dial
+        assert [peer for peer, _ in guest_events.closed] == [HOST]
+        assert not guest.links
 
     run_virtual(main())
 

@@ -305,9 +305,12 @@ def test_a_device_on_another_protocol_version_is_told_which_side_is_older(monkey
         async with SimRoom() as room:
             await room.host()
             monkeypatch.setattr("poolhouse_node.device.joined.PROTOCOL", 3)
-            with pytest.raises(JoinFailed) as caught:
-                await room.join("old")
-            return str(caught.value)
+            try:
+                # The host's hello may let it in before the host has read its own.
+                device = await room.join("old")
+            except JoinFailed as failed:
+                return str(failed)
+            return await device.until_over()
 
     why = run_virtual(main())
     assert "protocol 4" in why

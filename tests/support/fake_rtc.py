@@ -292,7 +292,9 @@ class FakeNet:
         if peer_id not in self.devices:
             await asyncio.sleep(self.weather.expire_s)
             raise LinkFailed("no-such-peer", "No device with that id is there.")
-        return self._pair(dialer, self.devices[peer_id], label)
+        connection = self._pair(dialer, self.devices[peer_id], label)
+        await asyncio.sleep(self.delay())  # either end may see it first
+        return connection
 
     def _pair(self, dialer: FakeDialer, accepter: FakeDialer, label: str | None) -> FakeConnection:
         self._made += 1

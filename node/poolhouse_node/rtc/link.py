@@ -148,6 +148,7 @@ class Link:
 
     def close(self) -> None:
         self._finish(None)
+        self.close_main()
 
     def binding(self) -> str:
         """The text that proofs on the main connection are bound to."""
@@ -176,6 +177,17 @@ class Link:
     def stripes(self) -> int:
         """Wire channels beside that of the main connection."""
         return max(0, len(self._wires) - 1)
+
+    def retire(self) -> None:
+        """A newer link to the same device stands: this one is over, but for its connection.
+
+        The owner calls :meth:`close_main` once the other end had time to do so itself.
+        """
+        self._finish(None)
+
+    def close_main(self) -> None:
+        """Close the main connection of a link that is over."""
+        self._main.close()
 
     async def wait_closed(self) -> None:
         """Wait until the main connection is closed."""
@@ -276,6 +288,7 @@ class Link:
     def ended(self, reason: str) -> None:
         """The main connection ended by itself."""
         self._finish(reason)
+        self.close_main()
 
     def _finish(self, reason: str | None) -> None:
         if self._over:
@@ -287,7 +300,6 @@ class Link:
         for wire in self._wires:
             wire.on_message = wire.on_close = wire.on_open = _ignore
         self._wires.clear()
-        self._main.close()
         self._owner.closed(self, reason)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -25,6 +27,8 @@ __all__ = ["Network", "NetworkListener"]
 MAX_LINKS: Final = 256
 CLOSING_S: Final = 6.0
 """Links flush, then wait for the other end, each within its own limits: this is the sum."""
+
+REPLACED_S: Final = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -48,8 +52,11 @@ class Network:
         self._events: NetworkListener | None = None
         self._links: dict[str, Link] = {}
         self._stripes: dict[Link, Stripes] = {}
+        self._dialing: Counter[str] = Counter()
+        self._held_ends: dict[str, tuple[Link, str]] = {}
         self._tasks = TaskSet()
         self._closed = False
+        self._leaving = asyncio.Event()
         dialer.on_incoming = self._incoming
         dialer.on_signaling = self._signaling_changed
 
@@ -67,16 +74,23 @@ class Network:
     async def dial(self, peer_id: str, *, timeout_s: float) -> Link:
         if self._closed:
             raise LinkFailed("closed", "This device is leaving.")
-        connection = await self._dialer.connect(peer_id, timeout_s=timeout_s)
-        if self._closed:
-            connection.close()
-            raise LinkFailed("closed", "This device is leaving.")
-        return self._add(connection)
+        self._dialing[peer_id] += 1
+        try:
+            connection = await self._dialer.connect(peer_id, timeout_s=timeout_s)
+            if self._closed:
+                connection.close()
+                raise LinkFailed("closed", "This device is leaving.")
+            self._held_ends.pop(peer_id, None)
+            return self._add(connection)
+        finally:
+            self._dialing[peer_id] -= 1
+            self._tell_held_end(peer_id)
 
     async def close(self) -> None:
         if self._closed:
             return
         self._closed = True
+        self._leaving.set()
         links = list(self._links.values())
         for link in links:
             link.close()
@@ -107,7 +121,7 @@ class Network:
         older = self._links.get(connection.peer_id)
         if older is not None:
             _log.info("link.replaced: to %.8s", connection.peer_id)
-            older.close()
+            older.retire()
         link = Link(connection, self, self._settings)
         self._links[link.peer_id] = link
         self._stripes[link] = Stripes(link, self._dialer, self._settings.associations)
@@ -136,9 +150,33 @@ class Network:
     def closed(self, link: Link, reason: str | None) -> None:
         if self._links.get(link.peer_id) is link:
             del self._links[link.peer_id]
-        self._tasks.spawn(self._shut(link), "link-closing")
-        if reason is not None and self._events is not None and not self._closed:
-            self._events.link_closed(link, reason)
+        self._tasks.spawn(self._shut(link, self._stripes.pop(link)), "link-closing")
+        if reason is not None:
+            # The other end may have the new link before this one, and close the old: whether
+            # that is a departure shows when the dial ends.
+            self._held_ends[link.peer_id] = link, reason
+            self._tell_held_end(link.peer_id)
 
-    async def _shut(self, link: Link) -> None:
-        await asyncio.gather(self._stripes.pop(link).stop(), link.wait_closed())
+    def _tell_held_end(self, peer_id: str) -> None:
+        if self._dialing[peer_id] > 0:
+            return
+        del self._dialing[peer_id]
+        held = self._held_ends.pop(peer_id, None)
+        if held is not None and self._events is not None and not self._closed:
+            self._events.link_closed(*held)
+
+    async def _shut(self, link: Link, stripes: Stripes) -> None:
+        """See a link that is over to its end."""
+        await stripes.stop()
+        newer = self._links.get(link.peer_id)
+        if newer is not None and newer.dialed:
+            # The accepting end may not have the new link yet, and would take this one's close
+            # for a departure. It closes this one itself when it has.
+            await self._leave_open()
+        link.close_main()
+        await link.wait_closed()
+
+    async def _leave_open(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REPLACED_S):
+                await self._leaving.wait()
