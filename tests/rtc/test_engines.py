@@ -212,6 +212,6 @@ async def test_forty_cycles_leave_no_files_and_threads_behind(engine):
 
     await cycles(4)
     files, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
-    await cycles(20)
+    await cycles(40)
     assert len(os.listdir("/proc/self/fd")) <= files + 4
     assert threading.active_count() <= threads + 4

@@ -387,7 +387,9 @@ class Connection:
 class _Outgoing:
     """What waits to go out on the main channel, in order.
 
-    Messages wait until the channel is open and while it has more than 1 MiB buffered.
+    Messages wait until the channel is open and while it has more than 1 MiB buffered. That bounds
+    this end only: engines queue without limit and say little of what the other end has read, so
+    bulk needs a window of its own on top (engines, pitfall 11).
     """
 
     def __init__(self, refused: Callable[[str], None]) -> None:

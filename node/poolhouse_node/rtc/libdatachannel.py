@@ -158,6 +158,7 @@ class LibdatachannelPeer:
             return self._make_bound(urls, ice, ice.bind)
         first, last = ice.port_range or (0, 0)
         try:
+            # The MTU stays at its 1280: a browser takes 1500 at most (engines, pitfall 7).
             return _core.PeerConnection(
                 urls,
                 port_range_begin=first,

@@ -151,7 +151,10 @@ class Stripes:
         return stripe
 
     async def _keep_one(self) -> None:
-        """Dial one stripe, and dial it again when it is lost, until it fails too often."""
+        """Dial one stripe, and dial it again when it is lost, until it fails too often.
+
+        No engine can mend an association (engines, pitfall 9): a new one takes its place.
+        """
         tries = 0
         while True:
             stripe = await self._dial()
