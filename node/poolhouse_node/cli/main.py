@@ -323,6 +323,21 @@ def doctor(signal: opt.Signal = opt.DEFAULT_SIGNAL, as_json: opt.Json = False) -
     run(examine(signal.split(","), as_json=as_json))
 
 
+@bench_app.command("wire")
+def bench_wire(
+    laps: Annotated[int, typer.Option(min=100, max=1_000_000, help="Laps of each kind.")] = 2000,
+    frame_bytes: Annotated[
+        int, typer.Option("--bytes", min=2, max=1 << 20, help="Size of the frame.")
+    ] = 10_240,
+    as_json: opt.Json = False,
+) -> None:
+    """A 10 KB frame and back over both engines, beside a bare echo of its slices and TCP."""
+    from poolhouse_node.cli.bench.wire import WireBench
+    from poolhouse_node.cli.bench.wire import bench_wire as measure
+
+    run(measure(WireBench(laps, frame_bytes), as_json=as_json))
+
+
 @bench_app.command("decode")
 def bench_decode(
     model: opt.Model = opt.DEFAULT_MODEL,
@@ -334,8 +349,8 @@ def bench_decode(
     as_json: opt.Json = False,
 ) -> None:
     """Tokens per second of rooms of 1, 2 and 3 devices beside one process without links."""
-    from poolhouse_node.cli.bench_decode import DecodeBench
-    from poolhouse_node.cli.bench_decode import bench_decode as measure
+    from poolhouse_node.cli.bench.decode import DecodeBench
+    from poolhouse_node.cli.bench.decode import bench_decode as measure
 
     bench = DecodeBench(model, rtc, device, tokens=tokens, repeats=repeats, threads=threads)
     run(measure(bench, as_json=as_json))

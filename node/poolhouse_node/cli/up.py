@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from poolhouse_node.cli.host import HostOptions
     from poolhouse_node.device.host import Host
 
-__all__ = ["UpOptions", "bring_up"]
+__all__ = ["CONTROL_START_S", "UpOptions", "bring_up", "control_arguments"]
 
 CONTROL_START_S = 30.0
 
@@ -44,7 +44,7 @@ async def bring_up(options: UpOptions) -> int:
     loader = EngineLoader(store, options.host.device, threads)
     loader.warm_up()
     async with Children() as children:
-        control = await children.start("control", _control_arguments())
+        control = await children.start("control", control_arguments())
         model = open_model(file, options.host.context_size)
         signal_url = json.loads(await control.first_line(CONTROL_START_S))["signal_url"]
         place = replace(options.host.place, servers=[signal_url])
@@ -103,7 +103,8 @@ async def _unless_a_child_ends(children: Children, host: Host, room: asyncio.Fut
         await asyncio.gather(watched, running, room, return_exceptions=True)
 
 
-def _control_arguments() -> list[str]:
+def control_arguments() -> list[str]:
+    """A control plane on loopback, on free ports, that says where."""
     return ["control", "--host", "127.0.0.1", "--port", "0", "--admin-port", "0", "--json"]
 
 

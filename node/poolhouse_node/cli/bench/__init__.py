@@ -1,0 +1,1 @@
+"""``poolhouse bench``: the promised figures, each against its floor in the same run."""
