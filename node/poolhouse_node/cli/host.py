@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from poolhouse_node.cli.hosting import chat, failing_with_tasks
 from poolhouse_node.cli.loading import EngineLoader, open_model
 from poolhouse_node.cli.machine import default_name, default_pledge_gb, free_cores
-from poolhouse_node.cli.pulling import pull_with_progress
+from poolhouse_node.cli.pulling import pull_with_progress, require_computable
 from poolhouse_node.cli.rooms import Place, make_host, open_room
 from poolhouse_node.cli.view import TerminalView
 from poolhouse_node.device.answering import GenerationSettings
@@ -52,9 +52,10 @@ class HostOptions:
 async def host_room(options: HostOptions) -> int:
     """Open a room, wait for devices, deal, then answer until the person ends it."""
     view = TerminalView()
+    require_computable(options.model)
     store, file = await pull_with_progress(options.model, view)
     model = open_model(file, options.context_size)
-    loader = EngineLoader(store, options.device, options.threads or free_cores())
+    loader = EngineLoader(store, options.device, options.threads or free_cores(), file)
     network, code = await open_room(options.place, options.code)
     host = make_host(
         network,

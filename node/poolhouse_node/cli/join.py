@@ -48,7 +48,7 @@ async def join_room(options: JoinOptions) -> int:
     """Hold layers until the room is over or the person ends it."""
     code, view, loader = (
         read_code(options.room),
-        TerminalView(answers_on_stdout=False),
+        TerminalView(answers="hidden"),
         options.loader(),
     )
     device = await make_joined(
@@ -76,7 +76,7 @@ async def join_room(options: JoinOptions) -> int:
 
 async def ask_room(options: JoinOptions, text: str | None, *, as_json: bool) -> int:
     """Ask once and end, or chat line by line without ``text``."""
-    code, view = read_code(options.room), TerminalView(answers_on_stdout=not as_json)
+    code, view = read_code(options.room), TerminalView(answers="figures" if as_json else "shown")
     device = await make_joined(
         options.place,
         code,

@@ -54,6 +54,8 @@ class EngineLoader:
     store: ModelStore
     device: str = "auto"
     threads: int = 1
+    own: ModelFile | None = None
+    """The file this device's person chose, found already. Others are named by the room's host."""
     _thread: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="loader")
     )
@@ -103,6 +105,8 @@ class EngineLoader:
         self, model: str, tell: Callable[[float], None], stopped: threading.Event
     ) -> tuple[Path, float]:
         """The model's file and the share of the progress that finding it took."""
+        if self.own is not None and self.own.key == model:
+            return self.own.path, 0.0
         fetched = False
 
         def pulled(done_bytes: int, total_bytes: int | None) -> None:
@@ -110,7 +114,7 @@ class EngineLoader:
             fetched = True
             tell(PULL_SHARE * done_bytes / (total_bytes or done_bytes * 2 or 1))
 
-        file = self.store.resolve(model, PullWatch(pulled, stopped.is_set))
+        file = self.store.resolve_for_room(model, PullWatch(pulled, stopped.is_set))
         return file.path, PULL_SHARE if fetched else 0.0
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,18 +54,13 @@ def _load_config(context: typer.Context, file: Path | None) -> Path | None:
     """Defaults of every command from a TOML file: ``[host]``, ``[join]``, ``[models.pull]`` ..."""
     if file is None:
         return None
+    from poolhouse_node.cli.settings_file import SettingsFileError, read_settings_file
+
     try:
-        context.default_map = _option_names(tomllib.loads(file.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise typer.BadParameter(f"{file} cannot be used as settings: {error}") from error
+        context.default_map = read_settings_file(file, context.command)
+    except SettingsFileError as error:
+        raise typer.BadParameter(str(error)) from error
     return file
-
-
-def _option_names(table: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key.replace("-", "_"): _option_names(value) if isinstance(value, dict) else value
-        for key, value in table.items()
-    }
 
 
 @app.callback()
@@ -83,7 +77,12 @@ def root(
     ] = None,
     version: Annotated[
         bool,
-        typer.Option("--version", callback=lambda value: _version(wanted=value), is_eager=True),
+        typer.Option(
+            "--version",
+            help="Print the version and end.",
+            callback=lambda value: _version(wanted=value),
+            is_eager=True,
+        ),
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens.")] = False,
 ) -> None:

@@ -26,7 +26,7 @@ __all__ = [
     "parse_split",
 ]
 
-type EngineName = Literal["libdatachannel", "aiortc"]
+EngineName = Literal["libdatachannel", "aiortc"]
 
 DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_SIGNAL = "localhost:8080"

@@ -12,6 +12,7 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
+from poolhouse_node.cli.failures import CommandFailed
 from poolhouse_node.weights.cache import default_cache
 from poolhouse_node.weights.catalogue import CATALOGUE, find_model
 from poolhouse_node.weights.facts import read_facts
@@ -25,11 +26,28 @@ if TYPE_CHECKING:
     from poolhouse_node.cli.view import TerminalView
     from poolhouse_node.weights.source import ModelFile
 
-__all__ = ["list_models", "pull_model", "pull_with_progress", "show_model"]
+__all__ = [
+    "list_models",
+    "pull_model",
+    "pull_with_progress",
+    "require_computable",
+    "show_model",
+]
 
 
 def _store() -> ModelStore:
     return ModelStore(default_cache(os.environ))
+
+
+def require_computable(model: str) -> None:
+    """Refuse a catalogue model before its gigabytes are fetched. Raises :class:`CommandFailed`."""
+    row = CATALOGUE.get(model)
+    if row is not None and not row.computable:
+        able = ", ".join(key for key, other in CATALOGUE.items() if other.computable)
+        raise CommandFailed(
+            f"{row.label} is in the catalogue, but this version's engine cannot compute it yet; "
+            f"it can: {able}, and GGUF files of the llama architecture."
+        )
 
 
 async def pull_with_progress(model: str, view: TerminalView) -> tuple[ModelStore, ModelFile]:
@@ -63,7 +81,7 @@ def _bar(view: TerminalView) -> Progress:
 async def pull_model(model: str, view: TerminalView, *, quiet_if_present: bool) -> int:
     """``models pull``."""
     here = model in CATALOGUE and _store().has(CATALOGUE[model])
-    if not here:
+    if model in CATALOGUE and not here:
         view.say(f"Fetching {model} …")
     _, file = await pull_with_progress(model, view)
     if not (here and quiet_if_present):
@@ -81,6 +99,7 @@ def list_models(view: TerminalView, *, as_json: bool) -> int:
             "layers": model.layers,
             "size_bytes": model.size_bytes,
             "here": store.has(model),
+            "computable": model.computable,
         }
         for model in CATALOGUE.values()
     ]
@@ -88,7 +107,7 @@ def list_models(view: TerminalView, *, as_json: bool) -> int:
         print(json.dumps(rows, ensure_ascii=False))
         return 0
     table = Table(box=None, pad_edge=False)
-    for column in ("key", "label", "layers", "size", "here"):
+    for column in ("key", "label", "layers", "size", "here", "computable"):
         table.add_column(column)
     for row in rows:
         size = decimal(int(str(row["size_bytes"]))) if row["size_bytes"] else ""
@@ -98,6 +117,7 @@ def list_models(view: TerminalView, *, as_json: bool) -> int:
             str(row["layers"]),
             size,
             "yes" if row["here"] else "",
+            "yes" if row["computable"] else "not yet",
         )
     _stdout(view, table)
     return 0

@@ -12,7 +12,7 @@ from poolhouse_node.cli.failures import CommandFailed
 from poolhouse_node.cli.hosting import Question, answer_once, chat, failing_with_tasks
 from poolhouse_node.cli.loading import EngineLoader, open_model
 from poolhouse_node.cli.machine import default_pledge_gb, free_cores
-from poolhouse_node.cli.pulling import pull_with_progress
+from poolhouse_node.cli.pulling import pull_with_progress, require_computable
 from poolhouse_node.cli.rooms import make_host, open_room
 from poolhouse_node.cli.view import TerminalView
 from poolhouse_node.wire.codes import format_code
@@ -38,10 +38,11 @@ class UpOptions:
 
 async def bring_up(options: UpOptions) -> int:
     """Start everything, ask once or chat, end everything."""
-    view = TerminalView(answers_on_stdout=not options.as_json)
+    view = TerminalView(answers="figures" if options.as_json else "shown")
+    require_computable(options.host.model)
     store, file = await pull_with_progress(options.host.model, view)
     threads = options.host.threads or max(1, free_cores() // options.devices)
-    loader = EngineLoader(store, options.host.device, threads)
+    loader = EngineLoader(store, options.host.device, threads, file)
     loader.warm_up()
     async with Children() as children:
         control = await children.start("control", control_arguments())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -17,18 +17,24 @@ if TYPE_CHECKING:
 
 __all__ = ["TerminalView"]
 
+type Answers = Literal["shown", "figures", "hidden"]
+
 BAR_CHARACTERS = 40
+CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 
 
 class TerminalView:
     """Shows events as they come. Status goes to stderr, answers to stdout.
 
-    With ``answers_on_stdout`` off (JSON output) only the status is shown.
+    ``answers`` is ``shown``; ``figures`` when the answer itself goes out as JSON; ``hidden`` on a
+    device that only holds layers. Texts of others are shown as text: no markup, no control
+    characters.
     """
 
-    def __init__(self, *, answers_on_stdout: bool = True, quiet: bool = False) -> None:
-        self.console = Console(stderr=True, highlight=False, quiet=quiet)
-        self._answers = answers_on_stdout
+    def __init__(self, *, answers: Answers = "shown", quiet: bool = False) -> None:
+        self.console = Console(stderr=True, highlight=False, markup=False, quiet=quiet)
+        self._answers = answers == "shown"
+        self._hidden = answers == "hidden"
         self._progress: Progress | None = None
         self._bars: dict[str, TaskID] = {}
         self._percent: dict[str, int] = {}
@@ -45,7 +51,8 @@ class TerminalView:
             case ev.TokenShown(text=text):
                 self._token(text)
             case ev.AnswerStarted() | ev.AnswerEnded() | ev.PromptProgress():
-                self._answer(event)
+                if not self._hidden:
+                    self._answer(event)
             case _:
                 self._end_progress_on(event)
                 line = _line(event)
@@ -57,7 +64,7 @@ class TerminalView:
         if self._in_answer and self._answers:
             sys.stdout.write("\n")
             sys.stdout.flush()
-        self.console.print(line)
+        self.console.print(_printable(line) if isinstance(line, str) else line)
 
     def close(self) -> None:
         """Leave the terminal as it was."""
@@ -75,9 +82,9 @@ class TerminalView:
         table = Table(box=None, pad_edge=False, show_header=False)
         for share in dealt.shares:
             table.add_row(
-                Text(share.name, style="bold"),
+                _text(share.name, style="bold"),
                 f"layers {share.lo}–{share.hi - 1}",
-                Text(_bar(share.lo, share.hi, total), style="cyan"),
+                _text(_bar(share.lo, share.hi, total), style="cyan"),
                 f"{share.held_gb:.2f} GB",
             )
         for name, reason in dealt.left_out:
@@ -115,14 +122,14 @@ class TerminalView:
 
     def _token(self, text: str) -> None:
         if self._answers:
-            sys.stdout.write(text)
+            sys.stdout.write(_printable(text))
             sys.stdout.flush()
 
     def _answer(self, event: ev.AnswerStarted | ev.AnswerEnded | ev.PromptProgress) -> None:
         match event:
             case ev.AnswerStarted(asker=asker, question=question, mine=mine):
                 if not mine:
-                    self.say(Text(f"{asker} asks: {question}", style="bold"))
+                    self.say(_text(f"{asker} asks: {question}", style="bold"))
                 self._in_answer = True
             case ev.PromptProgress(fed=fed, total=total) if self.console.is_terminal:
                 end = "\r" if fed < total else "\r\x1b[K"
@@ -132,7 +139,16 @@ class TerminalView:
                     sys.stdout.write("\n")
                     sys.stdout.flush()
                 self._in_answer = False
-                self.say(Text(failure, style="red") if failure else Text(stats, style="dim"))
+                self.say(_text(failure, style="red") if failure else _text(stats, style="dim"))
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(_printable(text), style=style)
+
+
+def _printable(text: str) -> str:
+    """Text of others without control characters: a terminal would obey them."""
+    return text.translate(CONTROLS)
 
 
 def _bar(lo: int, hi: int, total: int) -> str:
@@ -143,25 +159,25 @@ def _bar(lo: int, hi: int, total: int) -> str:
 def _line(event: Event) -> Text | None:
     match event:
         case ev.DeviceJoined(name=name, label=label):
-            return Text(f"+ {name} joined ({label})")
+            return _text(f"+ {name} joined ({label})")
         case ev.DeviceLeft(name=name, verb=verb):
-            return Text(f"- {name} {verb}", style="yellow")
+            return _text(f"- {name} {verb}", style="yellow")
         case ev.DeviceStalled(name=name, silent_s=silent_s):
             text = f"{name} stopped responding ({silent_s:.1f} s without a sign); waiting for it"
-            return Text(text, style="yellow")
+            return _text(text, style="yellow")
         case ev.RoomOnline(model=model, context_size=context_size):
-            return Text(f"{model} is online, context {context_size} tokens", style="green")
+            return _text(f"{model} is online, context {context_size} tokens", style="green")
         case ev.StartFailed(why=why) | ev.RoomDegraded(why=why) | ev.RoomOver(why=why):
-            return Text(why, style="red")
+            return _text(why, style="red")
         case ev.Queued(place=place):
-            return Text(f"waiting: {place - 1} question(s) before this one", style="dim")
+            return _text(f"waiting: {place - 1} question(s) before this one", style="dim")
         case ev.SignalingChanged(connected=True):
-            return Text("signaling is back: devices can join again")
+            return _text("signaling is back: devices can join again")
         case ev.SignalingChanged():
-            return Text(
+            return _text(
                 "signaling is lost: the room goes on, but no device can join", style="yellow"
             )
         case ev.Notice(text=text):
-            return Text(text)
+            return _text(text)
         case _:
             return None

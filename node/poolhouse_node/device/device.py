@@ -69,6 +69,7 @@ class Device(ABC):
         self.loading = False
         """While this device loads its layers it judges nobody (liveness, section 2)."""
         self._ping_loop = PingLoop()
+        self._leaving = False
 
     async def __aenter__(self) -> Self:
         self.tasks = Tasks()
@@ -78,6 +79,7 @@ class Device(ABC):
 
     async def __aexit__(self, *_: object) -> None:
         self.broadcast(Leaving())
+        self._leaving = True
         await self.tasks.close()
         await self.network.close()
 
@@ -250,7 +252,8 @@ class Device(ABC):
     def _forget(self, peer: Peer, verb: str) -> None:
         if self.peers.get(peer.link.peer_id) is peer:
             del self.peers[peer.link.peer_id]
-            self.peer_gone(peer, verb)
+            if not self._leaving:  # the others go because we do: nobody needs to hear of it
+                self.peer_gone(peer, verb)
 
     async def _keep_pinging(self) -> None:
         loop = asyncio.get_running_loop()

@@ -295,6 +295,8 @@ class JoinedDevice(Device):
         return peer.link if peer else None
 
     def _tell_host(self, message: Message) -> None:
+        if isinstance(message, loading.Progress):
+            self.notify(LoadProgress(self.name, int(message.pct)))
         peer = self.peers.get(self.host_id)
         if peer is not None:
             self.send(peer, message)

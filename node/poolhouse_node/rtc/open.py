@@ -22,10 +22,14 @@ __all__ = ["open_network", "parse_servers"]
 
 
 def parse_servers(specs: Sequence[str]) -> list[SignalServer]:
-    """Read server addresses as a person writes them. Raises :class:`RtcError`."""
+    """Read server addresses as a person writes them. Raises :class:`RtcError`.
+
+    A bare name is a public server on 443, which speaks TLS; ``host:port`` is one of the person's
+    own, which speaks it when the address says ``wss`` or ``https``.
+    """
     servers = []
     for spec in specs:
-        server = parse_server(spec, page_secure=False)
+        server = parse_server(spec, page_secure=_names_no_port(spec))
         if server is None:
             raise RtcError(f"{spec!r} is not a signaling server: write host:port or a URL.")
         servers.append(server)
@@ -51,3 +55,8 @@ async def open_network(
     await signaling.open()
     dialer = PeerJsDialer(signaling, engine, ice or build_ice_settings([signaling.server]))
     return Network(dialer, settings)
+
+
+def _names_no_port(spec: str) -> bool:
+    address = spec.strip().partition("/")[0]
+    return not address.rpartition("]")[2].partition(":")[1]

@@ -75,6 +75,8 @@ class Model:
     sizes: DealSizes | None = None
     """For a picker, before the file is read; a deal uses the file's own header."""
     in_picker: bool = False
+    computable: bool = False
+    """This version's engine reads its format and computes its architecture."""
 
     @property
     def url(self) -> str:
@@ -122,6 +124,7 @@ _MODELS = (
         ),
         context=Context(default=2048, most=8192, fixed=False),
         in_picker=True,
+        computable=True,
     ),
     Model(
         key="smollm-135m",

@@ -80,6 +80,18 @@ class ModelStore:
         find_model(model)  # raises, with the keys that are spelled like it
         raise UnknownModel(model, ())
 
+    def resolve_for_room(self, model: str, watch: PullWatch | None = None) -> ModelFile:
+        """Find a model that *another device* named: a catalogue key, or a file known here by key.
+
+        A path or a URL of somebody else's is never opened. Raises :class:`WeightsError`.
+        """
+        row = CATALOGUE.get(model)
+        if row is not None and not row.computable:
+            raise WeightsError(f"This device's engine cannot compute {row.label} yet.")
+        if row is not None or _FILE_KEY.fullmatch(model):
+            return self.resolve(model, watch)
+        raise UnknownModel(model, ())
+
     def pull(self, key: str, watch: PullWatch | None = None) -> Path:
         """Have all files of a catalogue model here; the path of the first.
 

@@ -143,7 +143,7 @@ async def _in_process(bench: DecodeBench) -> tuple[float, float]:
     """The same in this process: the engine and the loop, no room around them."""
     store, file = await pull_with_progress(bench.model, TerminalView(quiet=True))
     model = open_model(file, None)
-    loader = EngineLoader(store, bench.device, bench.threads or free_cores())
+    loader = EngineLoader(store, bench.device, bench.threads or free_cores(), file)
     shard = await loader.load(
         model.key,
         (0, model.needs.layers),
