@@ -16,6 +16,7 @@ from poolhouse_node.wire.errors import WireError
 
 __all__ = [
     "HEADER_BYTES",
+    "MAGIC",
     "MAX_FRAME_ID",
     "SLICE_PAYLOAD_BYTES",
     "Control",
@@ -34,7 +35,7 @@ HEADER_BYTES = 32
 MAX_FRAME_ID = 0xFFFF_FFFF
 """Ids do not wrap: a link that got here must be replaced."""
 
-_MAGIC = b"SW"
+MAGIC = b"SW"
 # magic, kind, flags, id, position, n, index, count, two unused bytes, total, sv, ld, dp, dp
 _HEADER = struct.Struct(">2sBBIIHHH2xIHHHH")
 _MAX_SLICES = 0xFFFF
@@ -157,7 +158,7 @@ def encode_slices(frame: Frame, frame_id: int) -> list[bytes]:
     flags = _flags(frame)
     return [
         _HEADER.pack(
-            _MAGIC,
+            MAGIC,
             frame.kind,
             flags,
             frame_id,
@@ -219,7 +220,7 @@ def decode_header(data: bytes | bytearray | memoryview | str) -> SliceHeader | N
     if isinstance(data, str) or len(data) < HEADER_BYTES:
         return None
     header = SliceHeader._make(_HEADER.unpack_from(data))
-    return header if header.magic == _MAGIC else None
+    return header if header.magic == MAGIC else None
 
 
 def frame_of(header: SliceHeader, payload: bytes) -> Frame | None:
