@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from poolhouse_node.rtc import connection as connection_module
+from poolhouse_node.rtc import outgoing
 from poolhouse_node.rtc.connection import Connection
 from poolhouse_node.rtc.peer import ChannelClosed, Engine, IceSettings, RtcError, make_peer
 from poolhouse_node.wire.binarypack import pack
@@ -179,8 +179,20 @@ async def test_bulk_waits_and_drain_returns():
         await left.drain()
 
 
+async def test_who_waits_for_the_queue_waits_for_the_opening_too():
+    left, right = make("libdatachannel", dialed=True), make("libdatachannel", dialed=False)
+    left.send({"t": "early"})
+    waiting = asyncio.create_task(left.drain())
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    await introduce(left, right)
+    async with asyncio.timeout(5):
+        await waiting
+    await close(left, right)
+
+
 async def test_a_peer_that_does_not_read_loses_its_connection(monkeypatch):
-    monkeypatch.setattr(connection_module, "QUEUE_LIMIT_BYTES", 200_000)
+    monkeypatch.setattr(outgoing, "QUEUE_LIMIT_BYTES", 200_000)
     left = make("libdatachannel", dialed=True)
     reader = Reader()
     left.listen(reader)
