@@ -8,7 +8,7 @@ MAKEFLAGS += --no-builtin-rules
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP_QUIET := --quiet --disable-pip-version-check --no-input
+PIP_QUIET := --quiet --quiet --disable-pip-version-check --no-input
 EXTRAS := control,node,fast,dev
 PYTEST := $(BIN)/pytest
 LONG := long or gpu

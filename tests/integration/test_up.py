@@ -85,6 +85,9 @@ def test_a_question_is_answered_on_the_screen_and_nothing_is_left(program):
     assert "swimming pool" in up.stdout
     assert "worker-2  layers 20–29" in up.stderr
     assert "40 tokens" in up.stderr
+    assert "tok/s" in up.stderr
+    assert "torch" in up.stderr
+    assert "over libdatachannel" in up.stderr
     assert not alive(processes)
 
 

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from poolhouse_node.cli.hosting import chat, failing_with_tasks
+from poolhouse_node.cli.hosting import chat, failing_with_tasks, say_what_runs
 from poolhouse_node.cli.loading import EngineLoader, open_model
 from poolhouse_node.cli.machine import default_name, default_pledge_gb, free_cores
 from poolhouse_node.cli.pulling import pull_with_progress, require_computable
@@ -85,6 +85,7 @@ async def _serve(host: Host, options: HostOptions, view: TerminalView) -> int:
         view.say(f"Waiting for {options.wait} device(s) to join …")
     await host.until_devices(options.wait)
     await host.start()
+    say_what_runs(host, view, options.device)
     if sys.stdin.isatty():
         await chat(host, view)
     else:

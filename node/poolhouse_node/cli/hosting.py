@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from poolhouse_node.device.host import Host
     from poolhouse_node.device.model import RoomModel
 
-__all__ = ["Question", "answer_once", "chat", "failing_with_tasks", "report"]
+__all__ = [
+    "Question",
+    "answer_once",
+    "chat",
+    "failing_with_tasks",
+    "report",
+    "say_what_runs",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,12 @@ class Question:
                 f"The prompt file {self.raw_file} cannot be read: {error}"
             ) from error
         return model.tokenizer.encode_with_specials(text)
+
+
+def say_what_runs(host: Host, view: TerminalView, device: str) -> None:
+    """The engine, and what carries the frames."""
+    links = f"; frames travel over {host.transport}" if host.shares[1:] else ""
+    view.say(f"{describe_engine(device)}{links}")
 
 
 async def answer_once(host: Host, question: Question, *, as_json: bool, device: str) -> int:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 from poolhouse_node.cli.children import Child, Children
 from poolhouse_node.cli.failures import CommandFailed
-from poolhouse_node.cli.hosting import Question, answer_once, chat, failing_with_tasks
+from poolhouse_node.cli.hosting import (
+    Question,
+    answer_once,
+    chat,
+    failing_with_tasks,
+    say_what_runs,
+)
 from poolhouse_node.cli.loading import EngineLoader, open_model
 from poolhouse_node.cli.machine import default_pledge_gb, free_cores
 from poolhouse_node.cli.pulling import pull_with_progress, require_computable
@@ -76,6 +82,7 @@ async def bring_up(options: UpOptions) -> int:
 async def _run_room(host: Host, options: UpOptions, view: TerminalView, code: str) -> int:
     await host.until_devices(options.devices - 1)
     await host.start()
+    say_what_runs(host, view, options.host.device)
     if options.question is not None:
         return await answer_once(
             host, options.question, as_json=options.as_json, device=options.host.device
