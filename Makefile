@@ -71,7 +71,7 @@ types: $(VENV)/.installed
 
 .PHONY: walls
 walls: $(VENV)/.installed
-	@$(BIN)/lint-imports --no-timings >/dev/null || $(BIN)/lint-imports
+	@said="$$($(BIN)/lint-imports 2>&1)" || { echo "$$said"; exit 1; }
 
 .PHONY: unit
 unit: $(VENV)/.installed
