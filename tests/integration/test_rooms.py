@@ -58,7 +58,7 @@ def test_a_guest_asks_a_room_of_two(start, signal_url):
 
     host.interrupt()
     assert host.end() == 130
-    assert worker.end() == 1
+    assert worker.end() == 0
     assert "The host closed the room" in worker.stderr
 
 
@@ -77,3 +77,13 @@ def test_pledges_too_small_for_the_model(start):
     assert "GB are missing" in host.stderr
     assert "tiny" in host.stderr
     worker.until("GB are missing")
+
+
+def test_a_host_that_dies_ends_its_workers_with_a_reason(start):
+    host = start("host", "--open", "--code", "BBBBBB")
+    host.until("The room is open")
+    worker = start("join", "BBBBBB", "--name", "cellar")
+    worker.until("is online")
+    host.process.kill()
+    assert worker.end(timeout_s=40) == 1
+    assert "The host stopped responding; the room is over for this device." in worker.stderr

@@ -310,7 +310,7 @@ def test_a_device_on_another_protocol_version_is_told_which_side_is_older(monkey
                 device = await room.join("old")
             except JoinFailed as failed:
                 return str(failed)
-            return await device.until_over()
+            return (await device.until_over()).why
 
     why = run_virtual(main())
     assert "protocol 4" in why

@@ -69,7 +69,7 @@ async def join_room(options: JoinOptions) -> int:
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
             if not over.done():
                 device.tasks.failure.result()
-            return 1
+            return 0 if over.result().orderly else 1
         finally:
             view.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from poolhouse_node.device.answers import GuestScreen, SeenAnswer
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from poolhouse_node.wire.messages import Message
     from poolhouse_node.wire.slices import Frame
 
-__all__ = ["JoinFailed", "JoinedDevice"]
+__all__ = ["JoinFailed", "JoinedDevice", "RoomEnd"]
 
 JOIN_S = 40.0
 HOST_HELLO_S = 15.0
@@ -42,6 +43,14 @@ NO_ROOM = (
     "No room with that code is open there. Check the code, and that the host is running and "
     "uses the same signaling server."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class RoomEnd:
+    """Why this device is out of the room; ``orderly`` when its host closed it for good."""
+
+    why: str
+    orderly: bool = False
 
 
 class JoinFailed(Exception):
@@ -70,7 +79,7 @@ class JoinedDevice(Device):
         self._online = asyncio.Event()
         self._inside = asyncio.Event()
         self._waiting_in_lobby = False
-        self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._over: asyncio.Future[RoomEnd] = asyncio.get_running_loop().create_future()
         self._linking = asyncio.Lock()
         self._linked: dict[str, asyncio.Future[Link]] = {}
 
@@ -105,7 +114,7 @@ class JoinedDevice(Device):
                     waited, timeout=HOST_HELLO_S, return_when=asyncio.FIRST_COMPLETED
                 )
                 if self._over.done():
-                    raise JoinFailed(self._over.result())
+                    raise JoinFailed(self._over.result().why)
                 if not done and not self._waiting_in_lobby:
                     raise JoinFailed("The host took the link but said nothing; try again.")
         finally:
@@ -120,10 +129,10 @@ class JoinedDevice(Device):
         finally:
             online.cancel()
         if self._over.done():
-            raise JoinFailed(self._over.result())
+            raise JoinFailed(self._over.result().why)
 
-    async def until_over(self) -> str:
-        """Wait until this device is out of the room; why, as a sentence."""
+    async def until_over(self) -> RoomEnd:
+        """Wait until this device is out of the room."""
         return await asyncio.shield(self._over)
 
     async def ask(self, text: str) -> SeenAnswer:
@@ -184,7 +193,7 @@ class JoinedDevice(Device):
     def bye_came(self, peer: Peer, reason: str, *, closed: bool) -> None:
         if self.is_host(peer):
             over = "The host closed the room." if closed else "The host ended this link."
-            self._end(reason or over)
+            self._end(reason or over, orderly=closed)
         self.drop(peer, "left")
 
     def version_refused(self, peer: Peer, version: int | None) -> None:
@@ -301,10 +310,10 @@ class JoinedDevice(Device):
         if peer is not None:
             self.send(peer, message)
 
-    def _end(self, why: str) -> None:
+    def _end(self, why: str, *, orderly: bool = False) -> None:
         self.screen.fail(why)
         if not self._over.done():
-            self._over.set_result(why)
+            self._over.set_result(RoomEnd(why, orderly))
             self.notify(RoomOver(why))
 
 
