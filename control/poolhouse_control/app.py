@@ -11,11 +11,13 @@ from litestar.exceptions import HTTPException
 from poolhouse_control.ops import metrics
 from poolhouse_control.ops.health import Health, watching_loop_lag
 from poolhouse_control.ops.logs import make_logger
+from poolhouse_control.ops.signaling_metrics import SignalingCollector
 from poolhouse_control.relay import routes as relay_routes
 from poolhouse_control.relay.providers import make_provider
 from poolhouse_control.signaling import routes as signaling_routes
 from poolhouse_control.signaling.hub import Hub
 from poolhouse_control.signaling.presence_memory import MemoryPresence
+from poolhouse_control.signaling.store_tally import StoreTally
 from poolhouse_control.signaling.switchboard import Switchboard
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ def make_parts(settings: Settings, log: FilteringBoundLogger | None = None) -> P
     presence = MemoryPresence(settings.limits)
     board = Switchboard(hub, presence, log, sweep_every_s=settings.sweep_every_s)
     registry = metrics.make_registry()
-    registry.register(metrics.SignalingCollector(board))
+    registry.register(SignalingCollector(board, StoreTally()))
     return Parts(settings, log, registry, Health(), board)
 
 

@@ -105,9 +105,9 @@ class Exchange:
                     self.perform(self.hub.claimed(command, claim, self.now))
                 case Release():
                     assert run_now(self.presence.release(command.peer_id, command.epoch))
-                case Route():
+                case Route(parcel=parcel, may_wait=may_wait, hop=hop):
                     routed = run_now(
-                        self.presence.route(command.parcel, self.now, may_wait=command.may_wait)
+                        self.presence.route(parcel, self.now, may_wait=may_wait, hop=hop)
                     )
                     self.perform(self.hub.routed(command, routed, self.now))
                 case Expire():

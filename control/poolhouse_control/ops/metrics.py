@@ -1,6 +1,6 @@
 """The Prometheus series of a control plane, in a registry of its own.
 
-Signaling counts in plain numbers (``signaling.tally``); they are read when somebody scrapes.
+Signaling counts in plain numbers (``ops.signaling_metrics`` reads them).
 Label sets are closed and every child exists from the start, so that rates have a beginning.
 """
 
@@ -10,21 +10,15 @@ import platform
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.registry import Collector
 
 from poolhouse_control import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from enum import StrEnum
+    from collections.abc import Iterator
 
     from prometheus_client.metrics_core import Metric
 
-    from poolhouse_control.signaling.switchboard import Switchboard
-    from poolhouse_control.signaling.tally import Tally
-
-__all__ = ["ROOM_PROTOCOL", "RelayMetrics", "SignalingCollector", "loop_lag", "make_registry"]
+__all__ = ["ROOM_PROTOCOL", "RelayMetrics", "loop_lag", "make_registry"]
 
 ROOM_PROTOCOL: Final = "4"
 """The room protocol of the devices this control plane is released with."""
@@ -79,72 +73,3 @@ class RelayMetrics:
             registry=registry,
         )
         self.credentials = {outcome: counter.labels(outcome) for outcome in _RELAY_OUTCOMES}
-
-
-class SignalingCollector(Collector):
-    """Reads the hub's counts and the present state at scrape time."""
-
-    def __init__(self, switchboard: Switchboard) -> None:
-        self._switchboard = switchboard
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield every series of signaling."""
-        yield from self._gauges()
-        yield from _labelled_counters(self._switchboard.hub.tally)
-        yield from _plain_counters(self._switchboard.hub.tally)
-
-    def _gauges(self) -> Iterator[Metric]:
-        board = self._switchboard
-        values = {
-            "peers": ("Registered ids.", board.hub.peer_count),
-            "sockets": ("Open signaling sockets, registered or not.", board.socket_count),
-            "queue_messages": ("Messages that wait for an absent peer.", board.presence.queued),
-        }
-        for name, (text, value) in values.items():
-            yield GaugeMetricFamily(f"poolhouse_signal_{name}", text, value=value)
-
-
-def _labelled_counters(tally: Tally) -> Iterator[Metric]:
-    yield _counter("connects", "Attempts to register, by outcome.", "outcome", tally.connects)
-    yield _counter(
-        "disconnects", "Registered sockets that ended, by reason.", "reason", tally.disconnects
-    )
-    yield _counter(
-        "message_bytes", "Bytes of text frames, by direction.", "direction", tally.message_bytes
-    )
-    yield _counter(
-        "takeovers", "Ids taken over by a new socket, by what right.", "kind", tally.takeovers
-    )
-    yield _counter(
-        "dropped_frames", "Frames that were not acted on.", "reason", tally.dropped_frames
-    )
-    messages = CounterMetricFamily(
-        "poolhouse_signal_messages",
-        "Messages from peer to peer, by type and by what became of them.",
-        labels=("type", "route"),
-    )
-    for (kind, route), count in tally.messages.items():
-        messages.add_metric((kind.value, route.value), count)
-    yield messages
-
-
-def _plain_counters(tally: Tally) -> Iterator[Metric]:
-    values = {
-        "heartbeats": ("Heartbeat messages.", tally.heartbeats),
-        "expired": ("Notices to senders that a peer was not there.", tally.expired),
-        "send_queue_dropped": (
-            "Messages lost because their receiver read too slowly.",
-            tally.outbox_dropped,
-        ),
-    }
-    for name, (text, value) in values.items():
-        yield CounterMetricFamily(f"poolhouse_signal_{name}", text, value=value)
-
-
-def _counter[Label: StrEnum](
-    name: str, text: str, label: str, counts: Mapping[Label, int]
-) -> Metric:
-    family = CounterMetricFamily(f"poolhouse_signal_{name}", text, labels=(label,))
-    for value, count in counts.items():
-        family.add_metric((value.value,), count)
-    return family

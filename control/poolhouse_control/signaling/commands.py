@@ -46,6 +46,8 @@ class Close(msgspec.Struct, frozen=True):
     code: int
     reason: DisconnectReason | None = None
     """None when the socket was refused and never registered."""
+    hear_out: bool = False
+    """Act on what the client sends until it has answered the close."""
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -65,6 +67,8 @@ class Release(msgspec.Struct, frozen=True):
 
     peer_id: str
     epoch: int
+    hand_over: bool = False
+    """Its client is sent to another replica: the store may keep it for its token."""
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -72,6 +76,8 @@ class Route(msgspec.Struct, frozen=True):
 
     parcel: Parcel
     may_wait: bool
+    hop: int = 0
+    """How often it was sent on already, counting this time; see ``Presence.route``."""
 
 
 class Expire(msgspec.Struct, frozen=True):

@@ -2,18 +2,20 @@
 
 Drive it with what happened and the time it happened; perform the commands it returns in order.
 Commands that ask the presence store are answered through ``claimed``, ``routed`` and ``expired``.
-The hub knows the sockets of its own process; the store knows who owns an id anywhere.
+The hub knows the sockets of its own process; the store knows who owns an id anywhere, and what
+other replicas say comes in through ``arrived``, ``kicked`` and ``lost``.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections import Counter, OrderedDict
-from dataclasses import dataclass, field
+from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from poolhouse_control.errors import BadFrame, IgnoredFrame
 from poolhouse_control.signaling import messages
+from poolhouse_control.signaling.admission import objection
+from poolhouse_control.signaling.claims import Claims
 from poolhouse_control.signaling.commands import (
     Claim,
     Close,
@@ -27,8 +29,16 @@ from poolhouse_control.signaling.commands import (
 )
 from poolhouse_control.signaling.limits import MAX_PEER_ID_CHARS
 from poolhouse_control.signaling.messages import Heartbeat, Leave, Relayable
-from poolhouse_control.signaling.origins import is_listed
-from poolhouse_control.signaling.presence import Claimed, Parcel, Queued, QueueFull, Taken
+from poolhouse_control.signaling.presence import (
+    Away,
+    Claimed,
+    Forwarded,
+    Here,
+    Parcel,
+    Queued,
+    QueueFull,
+    Taken,
+)
 from poolhouse_control.signaling.tally import (
     ConnectOutcome,
     Direction,
@@ -36,23 +46,25 @@ from poolhouse_control.signaling.tally import (
     DroppedFrame,
     RelayKind,
     RelayRoute,
-    TakeoverKind,
     Tally,
 )
+from poolhouse_control.signaling.waits import Waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from poolhouse_control.signaling.limits import Limits
     from poolhouse_control.signaling.messages import ConnectParams
-    from poolhouse_control.signaling.presence import RouteResult
+    from poolhouse_control.signaling.presence import Owned, RouteResult
 
-__all__ = ["CLOSE_REPLACED", "Hub"]
+__all__ = ["CLOSE_REPLACED", "CLOSE_RESTART", "Hub"]
 
 # Clients ignore close codes (signaling, 2.1); they are for people who read traces.
 _CLOSE_NORMAL: Final = 1000
 _CLOSE_POLICY: Final = 1008
 _CLOSE_FULL: Final = 1013
+CLOSE_RESTART: Final = 1012
+"""This process ends; another one takes clients."""
 CLOSE_REPLACED: Final = 4001
 """Another socket with the same token took the id over."""
 
@@ -66,15 +78,8 @@ class _Peer:
     epoch: int
     heard_at: float
     bad_frames: int = 0
-
-
-@dataclass(slots=True)
-class _Wait:
-    """Parcels from here that wait in one life of an absent peer's queue."""
-
-    queue: int
-    due_at: float
-    senders: dict[int, str] = field(default_factory=dict)
+    dismissed: bool = False
+    """Asked to go elsewhere. It may still speak; what is for it waits in the store."""
 
 
 class Hub:
@@ -90,15 +95,18 @@ class Hub:
         self._owners: dict[str, _Peer] = {}
         # In the order of their last sign of life: a sweep looks at the quiet end only.
         self._peers: OrderedDict[SocketId, _Peer] = OrderedDict()
-        self._claiming: set[SocketId] = set()
-        self._waits: dict[str, _Wait] = {}
-        self._due: list[tuple[float, str, int]] = []
-        self._waiting_of: Counter[str] = Counter()
+        self._claims = Claims(limits.max_queued_per_peer)
+        self._waits = Waits(limits.expire_after_s)
 
     @property
     def peer_count(self) -> int:
         """Registered ids."""
         return len(self._owners)
+
+    @property
+    def waiting_count(self) -> int:
+        """Messages of peers here that wait for an absent one."""
+        return self._waits.count
 
     def peer_ids(self) -> list[str]:
         """Registered ids, oldest registration first."""
@@ -108,72 +116,99 @@ class Hub:
         """Tell whether the socket owns an id now."""
         return socket in self._peers
 
-    def owned(self) -> list[tuple[str, int]]:
+    def owned(self) -> list[Owned]:
         """Ids and epochs, to confirm with the store."""
-        return [(peer.peer_id, peer.epoch) for peer in self._peers.values()]
+        return [(peer.peer_id, peer.epoch) for peer in self._owners.values()]
+
+    def sockets(self) -> list[SocketId]:
+        """Registered sockets that were not dismissed."""
+        return [peer.socket for peer in self._owners.values()]
 
     # Opening (signaling, 2)
 
     def connect(self, socket: SocketId, params: ConnectParams) -> Commands:
         """Check what a new socket says of itself: a refusal, or a claim to put to the store."""
-        if not is_listed(params.origin, self._origins):
-            return self._refuse(socket, ConnectOutcome.ORIGIN, "Origin not allowed")
-        if not (params.peer_id and params.token and params.key):
-            sentence = "No id, token, or key supplied to websocket server"
-            return self._refuse(socket, ConnectOutcome.BAD_PARAMS, sentence)
-        if params.key != self._key:
-            return self._refuse(socket, ConnectOutcome.BAD_KEY, "Invalid key provided")
-        if not messages.is_peer_id(params.peer_id) or not messages.is_token(params.token):
-            sentence = (
-                "An id is letters and digits, joined by single spaces, hyphens or underscores, "
-                f"at most {MAX_PEER_ID_CHARS} characters; a token is not empty and not huge"
-            )
-            return self._refuse(socket, ConnectOutcome.BAD_PARAMS, sentence)
+        fault = objection(params, key=self._key, origins=self._origins)
+        if fault is not None:
+            return self._refuse(socket, fault.outcome, fault.sentence)
         if self.peer_count >= self._limits.max_peers and params.peer_id not in self._owners:
             sentence = "Server has reached its concurrent user limit"
             return self._refuse(socket, ConnectOutcome.LIMIT, sentence, _CLOSE_FULL)
-        self._claiming.add(socket)
-        return (Claim(socket, params.peer_id, params.token),)
+        claim = Claim(socket, params.peer_id, params.token)
+        self._claims.begin(claim)
+        return (claim,)
 
-    def claimed(self, claim: Claim, result: Claimed | Taken, now: float) -> Commands:
+    def turned_away(self, outcome: ConnectOutcome) -> None:
+        """Count a socket that was refused before it could say who it is."""
+        self.tally.connects[outcome] += 1
+
+    def claimed(self, claim: Claim, result: Claimed | Taken | Away, now: float) -> Commands:
         """Answer of the store to a ``Claim``."""
-        socket, peer_id = claim.socket, claim.peer_id
-        vanished = socket not in self._claiming
-        self._claiming.discard(socket)
-        if isinstance(result, Taken):
-            return () if vanished else self._refuse_taken(socket)
-        if vanished:  # closed while the store was asked: hand back what it gave
-            back = [Route(parcel, may_wait=True) for parcel in result.waiting]
-            return [Release(peer_id, result.epoch), *back]
-        return self._open(_Peer(socket, peer_id, result.epoch, heard_at=now), result)
+        settled = self._claims.settle(claim)
+        owned = False
+        if isinstance(result, Claimed):
+            if settled.vanished:  # closed while the store was asked: hand back what it gave
+                commands = self._hand_back(claim.peer_id, result)
+            elif self._is_void(claim.peer_id, result.epoch, settled.void_to):
+                commands = self._taken_meanwhile(claim, result)
+            else:
+                owned = True
+                peer = _Peer(claim.socket, claim.peer_id, result.epoch, heard_at=now)
+                commands = self._open(peer, result)
+        elif settled.vanished:
+            commands = []
+        elif isinstance(result, Taken):
+            commands = self._refuse_taken(claim.socket)
+        else:
+            commands = self._turn_away(claim.socket)
+        held = self._claims.take_held(claim.peer_id, owned=owned)
+        return [*commands, *(self._pass_on(parcel) for parcel in held)]
 
-    def _open(self, peer: _Peer, claimed: Claimed) -> Commands:
+    def _is_void(self, peer_id: str, epoch: int, void_to: int) -> bool:
+        """Answers may come in another order than the store decided: the greatest epoch counts."""
+        owner = self._owners.get(peer_id)
+        return epoch <= void_to or (owner is not None and owner.epoch > epoch)
+
+    def _hand_back(self, peer_id: str, claimed: Claimed) -> list[Command]:
+        return [Release(peer_id, claimed.epoch), *map(self._wait_for, claimed.waiting)]
+
+    def _taken_meanwhile(self, claim: Claim, claimed: Claimed) -> list[Command]:
+        self.tally.connects[ConnectOutcome.REPLACED] += 1
+        waiting = [self._pass_on(parcel) for parcel in claimed.waiting]
+        return [Close(claim.socket, CLOSE_REPLACED), *waiting]
+
+    def _open(self, peer: _Peer, claimed: Claimed) -> list[Command]:
         commands: list[Command] = []
         former = self._owners.get(peer.peer_id)
         if former is not None:
             self._forget(former, DisconnectReason.REPLACED)
             commands.append(Close(former.socket, CLOSE_REPLACED, DisconnectReason.REPLACED))
-        if claimed.took_over:
-            self.tally.takeovers[TakeoverKind.SAME_TOKEN] += 1
+        if claimed.took_over is not None:
+            self.tally.takeovers[claimed.took_over] += 1
         self._owners[peer.peer_id] = peer
         self._peers[peer.socket] = peer
         self.tally.connects[ConnectOutcome.OPENED] += 1
         # OPEN comes first and also after a take-over, else the client never opens (2.2).
         commands.append(self._send(peer.socket, messages.OPEN_TEXT))
-        self._end_wait(peer.peer_id)
+        self._waits.end(peer.peer_id)
         commands += [self._send(peer.socket, parcel.text) for parcel in claimed.waiting]
         return commands
 
     def _refuse(
         self, socket: SocketId, outcome: ConnectOutcome, sentence: str, code: int = _CLOSE_POLICY
-    ) -> Commands:
+    ) -> list[Command]:
         # A message, then the close: a bare close looks like an outage to clients (2).
         self.tally.connects[outcome] += 1
-        return self._send(socket, messages.error_text(sentence)), Close(socket, code)
+        return [self._send(socket, messages.error_text(sentence)), Close(socket, code)]
 
-    def _refuse_taken(self, socket: SocketId) -> Commands:
+    def _refuse_taken(self, socket: SocketId) -> list[Command]:
         self.tally.connects[ConnectOutcome.ID_TAKEN] += 1
-        return self._send(socket, messages.ID_TAKEN_TEXT), Close(socket, _CLOSE_POLICY)
+        return [self._send(socket, messages.ID_TAKEN_TEXT), Close(socket, _CLOSE_POLICY)]
+
+    def _turn_away(self, socket: SocketId) -> list[Command]:
+        """A bare close on purpose: an outage should look like one, clients then come again."""
+        self.tally.connects[ConnectOutcome.STORE_DOWN] += 1
+        return [Close(socket, _CLOSE_FULL)]
 
     # Frames (signaling, 3 and 4)
 
@@ -215,31 +250,60 @@ class Hub:
         if receiver is not None:
             self.tally.messages[message.kind, RelayRoute.LOCAL] += 1
             return (self._send(receiver.socket, text),)
-        return self._to_absent(Parcel(message.kind, peer.peer_id, dst, text))
+        parcel = Parcel(message.kind, peer.peer_id, dst, text)
+        if self._claims.hold(parcel):
+            self.tally.messages[message.kind, RelayRoute.LOCAL] += 1
+            return ()
+        return self._to_absent(parcel)
 
     def _to_absent(self, parcel: Parcel) -> Commands:
         if len(parcel.dst) > MAX_PEER_ID_CHARS:
             return self._drop(parcel.kind)
-        may_wait = parcel.kind is not RelayKind.LEAVE
-        if may_wait and not self._may_queue(parcel):
+        route = self._wait_for(parcel)
+        if route.may_wait and not self._may_queue(parcel):
             return self._undelivered(parcel)
-        return (Route(parcel, may_wait=may_wait),)
+        return (route,)
+
+    def _wait_for(self, parcel: Parcel, hop: int = 0) -> Route:
+        """Goodbyes and notices to who is not there are dropped; the rest waits (4.1, rule 7)."""
+        may_wait = parcel.kind not in (RelayKind.LEAVE, RelayKind.EXPIRE)
+        return Route(parcel, may_wait=may_wait, hop=hop)
 
     def _may_queue(self, parcel: Parcel) -> bool:
         """Nobody can ever register an id against the rule; and each sender has a share."""
-        has_share = self._waiting_of[parcel.src] < self._limits.max_queued_per_sender
-        return has_share and messages.is_peer_id(parcel.dst)
+        limits = self._limits
+        has_share = self._waits.of_sender(parcel.src) < limits.max_queued_per_sender
+        has_room = self._waits.count < limits.max_queued
+        return has_share and has_room and messages.is_peer_id(parcel.dst)
 
     def routed(self, route: Route, result: RouteResult, now: float) -> Commands:
         """Answer of the store to a ``Route``."""
         parcel = route.parcel
-        if isinstance(result, Queued):
-            self.tally.messages[parcel.kind, RelayRoute.QUEUED] += 1
-            self._await_receiver(parcel, result, now)
+        match result:
+            case Here():
+                return self._found_here(parcel)
+            case Forwarded():
+                self.tally.messages[parcel.kind, RelayRoute.REMOTE] += 1
+            case Queued():
+                self.tally.messages[parcel.kind, RelayRoute.QUEUED] += 1
+                self._waits.add(parcel, result, now)
+            case QueueFull() | Away() if route.may_wait:
+                return self._undelivered(parcel)
+            case _:
+                return self._drop(parcel.kind)
+        return ()
+
+    def _found_here(self, parcel: Parcel) -> Commands:
+        """It came while the store was asked; or it just went, and then the store must keep it."""
+        self.tally.messages[parcel.kind, RelayRoute.LOCAL] += 1
+        if parcel.dst not in self._owners and self._claims.hold(parcel):
             return ()
-        if isinstance(result, QueueFull):
-            return self._undelivered(parcel)
-        return self._drop(parcel.kind)
+        return (self._pass_on(parcel),)
+
+    def _pass_on(self, parcel: Parcel) -> Command:
+        """Give a parcel to its receiver here, or send it on for the first time."""
+        receiver = self._owners.get(parcel.dst)
+        return self._send(receiver.socket, parcel.text) if receiver else self._wait_for(parcel, 1)
 
     def _undelivered(self, parcel: Parcel) -> Commands:
         """No room to wait: better told at once than never (4.3)."""
@@ -256,51 +320,73 @@ class Hub:
 
     # Waiting for absent peers (signaling, 4.3)
 
-    def _await_receiver(self, parcel: Parcel, queued: Queued, now: float) -> None:
-        wait = self._waits.get(parcel.dst)
-        if wait is None or wait.queue != queued.queue:
-            self._end_wait(parcel.dst)  # an earlier queue was delivered elsewhere
-            due_at = now - queued.waited_s + self._limits.expire_after_s
-            wait = self._waits[parcel.dst] = _Wait(queued.queue, due_at)
-            heapq.heappush(self._due, (due_at, parcel.dst, queued.queue))
-        wait.senders[queued.ticket] = parcel.src
-        self._waiting_of[parcel.src] += 1
-
-    def _end_wait(self, peer_id: str) -> _Wait | None:
-        wait = self._waits.pop(peer_id, None)
-        if wait is not None:
-            for sender in wait.senders.values():
-                self._waiting_of[sender] -= 1
-                if not self._waiting_of[sender]:
-                    del self._waiting_of[sender]
-        return wait
-
-    def _due_waits(self, now: float) -> Iterable[Command]:
-        while self._due and self._due[0][0] <= now:
-            _, peer_id, queue = heapq.heappop(self._due)
-            wait = self._waits.get(peer_id)
-            if wait is not None and wait.queue == queue:
-                self._end_wait(peer_id)
-                yield Expire(peer_id, wait.senders)
-
     def expired(self, expire: Expire, still_waiting: Iterable[int]) -> Commands:
         """Answer of the store to an ``Expire``: each sender hears of it once."""
         senders = dict.fromkeys(expire.senders[ticket] for ticket in still_waiting)
         return self._notify_expired(expire.peer_id, senders)
 
     def _notify_expired(self, absent: str, senders: Iterable[str]) -> Commands:
-        here = [peer for sender in senders if (peer := self._owners.get(sender)) is not None]
-        self.tally.expired += len(here)
-        return [
-            self._send(peer.socket, messages.expire_text(src=absent, dst=peer.peer_id))
-            for peer in here
-        ]
+        return [self._notice(absent, sender) for sender in senders]
+
+    def _notice(self, absent: str, sender: str) -> Command:
+        text = messages.expire_text(src=absent, dst=sender)
+        peer = self._owners.get(sender)
+        if peer is None:  # its parcel was sent on by this replica, or it moved since
+            return self._wait_for(Parcel(RelayKind.EXPIRE, absent, sender, text))
+        self.tally.expired += 1
+        return self._send(peer.socket, text)
+
+    # Other replicas
+
+    def arrived(self, parcel: Parcel, hop: int) -> Commands:
+        """Take a parcel from another replica, which sent it on ``hop`` times before."""
+        receiver = self._owners.get(parcel.dst)
+        if receiver is not None:
+            self.tally.expired += parcel.kind is RelayKind.EXPIRE
+            return (self._send(receiver.socket, parcel.text),)
+        if self._claims.hold(parcel):
+            return ()
+        self.tally.rerouted += 1
+        return (self._wait_for(parcel, hop + 1),)
+
+    def kicked(self, peer_id: str, epoch: int) -> Commands:
+        """Another replica took the id over from its claim ``epoch``. A newer one is not meant."""
+        self._claims.void(peer_id, epoch)
+        peer = self._owners.get(peer_id)
+        return self._evict(peer) if peer is not None and peer.epoch <= epoch else ()
+
+    def lost(self, owned: Iterable[Owned]) -> Commands:
+        """Cut the sockets of claims that, says the store, are void."""
+        commands: list[Command] = []
+        for peer_id, epoch in owned:
+            peer = self._owners.get(peer_id)
+            if peer is not None and peer.epoch == epoch:
+                commands += self._evict(peer)
+        return commands
+
+    def _evict(self, peer: _Peer) -> Commands:
+        """Cut a socket whose id is somebody else's: there is nothing to release."""
+        self._forget(peer, DisconnectReason.LOST_ID)
+        return (Close(peer.socket, CLOSE_REPLACED, DisconnectReason.LOST_ID),)
+
+    def dismiss(self, socket: SocketId) -> Commands:
+        """Send a client to another replica: hand its id over, ask it to close.
+
+        What it says until it has answered the close is still relayed; what is for it waits.
+        """
+        peer = self._peers.get(socket)
+        if peer is None or peer.dismissed:
+            return ()
+        peer.dismissed = True
+        del self._owners[peer.peer_id]
+        release = Release(peer.peer_id, peer.epoch, hand_over=True)
+        return release, Close(socket, CLOSE_RESTART, DisconnectReason.SHUTDOWN, hear_out=True)
 
     # Liveness and endings (signaling, 5)
 
     def tick(self, now: float) -> Commands:
         """Cut silent sockets and end waits that are due. Call it every second or oftener."""
-        return [*self._cut_silent(now), *self._due_waits(now)]
+        return [*self._cut_silent(now), *self._waits.due(now)]
 
     def _cut_silent(self, now: float) -> Iterable[Command]:
         while self._peers:
@@ -315,26 +401,23 @@ class Hub:
         peer = self._peers.get(socket)
         return self._cut(peer, DisconnectReason.SLOW_READER, _CLOSE_FULL) if peer else ()
 
-    def lost(self, peer_ids: Iterable[str]) -> Commands:
-        """Cut the sockets of ids that, says the store, are somebody else's now."""
-        peers = [peer for peer_id in peer_ids if (peer := self._owners.get(peer_id))]
-        cut = [self._cut(peer, DisconnectReason.LOST_ID, CLOSE_REPLACED) for peer in peers]
-        return [command for commands in cut for command in commands]
-
     def closed(self, socket: SocketId, reason: DisconnectReason) -> Commands:
         """Take notice that a socket ended. Others are never told: links outlive it (3.2)."""
-        self._claiming.discard(socket)
+        self._claims.vanish(socket)
         peer = self._peers.get(socket)
         if peer is None:  # refused, replaced or cut before
             return ()
-        self._forget(peer, reason)
-        return (Release(peer.peer_id, peer.epoch),)
+        return self._end(peer, reason)
 
     def _cut(self, peer: _Peer, reason: DisconnectReason, code: int) -> Commands:
-        self._forget(peer, reason)
-        return Release(peer.peer_id, peer.epoch), Close(peer.socket, code, reason)
+        return [*self._end(peer, reason), Close(peer.socket, code, reason)]
+
+    def _end(self, peer: _Peer, reason: DisconnectReason) -> Commands:
+        self._forget(peer, DisconnectReason.SHUTDOWN if peer.dismissed else reason)
+        return () if peer.dismissed else (Release(peer.peer_id, peer.epoch),)
 
     def _forget(self, peer: _Peer, reason: DisconnectReason) -> None:
         self.tally.disconnects[reason] += 1
         del self._peers[peer.socket]
-        del self._owners[peer.peer_id]
+        if not peer.dismissed:
+            del self._owners[peer.peer_id]

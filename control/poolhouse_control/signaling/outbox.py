@@ -27,6 +27,10 @@ class Writable(Protocol):
         """Write the close frame."""
         ...
 
+    async def farewell(self, code: int) -> None:
+        """Write the close frame, and go on reading until the client has answered it."""
+        ...
+
 
 class Outbox:
     """A bounded queue of text frames for one socket.
@@ -43,6 +47,7 @@ class Outbox:
         self._size_bytes = 0
         self._wake = asyncio.Event()
         self._close_code: int | None = None
+        self._hear_out = False
 
     def put(self, text: str) -> bool:
         """Queue a frame. False if the bound is reached; then the frame is not taken."""
@@ -57,13 +62,17 @@ class Outbox:
         self._wake.set()
         return True
 
-    def close(self, code: int, *, discard: bool = False) -> None:
-        """End the socket after what is queued, or at once with ``discard``."""
+    def close(self, code: int, *, discard: bool = False, hear_out: bool = False) -> None:
+        """End the socket after what is queued, or at once with ``discard``.
+
+        With ``hear_out`` its frames are read until the client has answered the close.
+        """
         if self._close_code is not None:
             return
         if discard:
             self._texts.clear()
         self._close_code = code
+        self._hear_out = hear_out
         self._wake.set()
         asyncio.get_running_loop().call_later(self._limits.close_grace_s, self._abort)
 
@@ -75,7 +84,8 @@ class Outbox:
                 self._size_bytes -= wire_size(text)
                 await socket.send_text(text)
             if self._close_code is not None:
-                await socket.close(self._close_code)
+                end = socket.farewell if self._hear_out else socket.close
+                await end(self._close_code)
                 return
             self._wake.clear()
             await self._wake.wait()

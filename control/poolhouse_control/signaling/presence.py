@@ -1,8 +1,9 @@
 """Who owns an id, and what waits for those who are not there.
 
-One protocol with one test suite: ``presence_memory`` keeps everything in this process. Whatever
-keeps it must decide each call in one step: between "the id is free" and "it is mine", or "he is
-absent" and "the message waits", nothing else may happen.
+One protocol with one test suite: ``presence_memory`` keeps everything in this process,
+``presence_redis`` shares it between replicas. Whatever keeps it must decide each call in one step:
+between "the id is free" and "it is mine", or "he is absent" and "the message waits", nothing else
+may happen. A store that cannot be asked answers ``Away``: it refuses, it never guesses.
 
 ``now`` is in seconds of the caller's steady clock. Messages of one sender are routed one at a
 time, so that their order holds.
@@ -16,14 +17,20 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from poolhouse_control.signaling.messages import wire_size
-from poolhouse_control.signaling.tally import RelayKind
+from poolhouse_control.signaling.tally import RelayKind, TakeoverKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
 __all__ = [
+    "Away",
     "Claimed",
     "Dropped",
+    "Forwarded",
+    "Here",
+    "Local",
+    "Owned",
     "Parcel",
     "Presence",
     "QueueFull",
@@ -53,14 +60,18 @@ class Claimed(msgspec.Struct, frozen=True):
 
     epoch: int
     """Fencing number: greater than that of every earlier claim of this id."""
-    took_over: bool = False
-    """It was owned, by the same token."""
+    took_over: TakeoverKind | None = None
+    """By what right, if it had an owner."""
     waiting: tuple[Parcel, ...] = ()
     """What had waited for it, in order. The store has let go of it."""
 
 
 class Taken(msgspec.Struct, frozen=True):
     """Another token owns the id."""
+
+
+class Away(msgspec.Struct, frozen=True):
+    """The store cannot be asked now. Nothing was decided."""
 
 
 class Queued(msgspec.Struct, frozen=True):
@@ -82,35 +93,95 @@ class Dropped(msgspec.Struct, frozen=True):
     """The receiver is absent and the parcel may not wait."""
 
 
-type RouteResult = Queued | QueueFull | Dropped
+class Forwarded(msgspec.Struct, frozen=True):
+    """The receiver is at another replica, which has the parcel now."""
+
+
+class Here(msgspec.Struct, frozen=True):
+    """The store says that the receiver is at this process: it came while the store was asked."""
+
+
+type RouteResult = Queued | QueueFull | Dropped | Forwarded | Here | Away
+type Owned = tuple[str, int]
+"""An id and the epoch of its claim."""
+
+
+class Local(Protocol):
+    """What a shared store tells the process it serves."""
+
+    async def arrived(self, parcel: Parcel, hop: int) -> None:
+        """Another replica sent a parcel here. ``hop`` counts how often it was sent on."""
+        ...
+
+    async def kicked(self, peer_id: str, epoch: int) -> None:
+        """Another replica took an id over; claims up to ``epoch`` are void."""
+        ...
+
+    async def lost(self, owned: Sequence[Owned]) -> None:
+        """These claims are void."""
+        ...
 
 
 class Presence(Protocol):
     """A store of owners and waiting parcels."""
 
-    async def claim(self, peer_id: str, token: str) -> Claimed | Taken:
+    @property
+    def is_open(self) -> bool:
+        """Whether a claim would be decided now."""
+        ...
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether this process was away so long that others may own its ids: ``confirm`` first."""
+        ...
+
+    async def confirm(self) -> None:
+        """Learn which ids are still this process's. Returns at once when nothing is stale."""
+        ...
+
+    async def claim(self, peer_id: str, token: str) -> Claimed | Taken | Away:
         """Register an id. The same token takes it over; another token gets ``Taken``."""
         ...
 
-    async def release(self, peer_id: str, epoch: int) -> bool:
-        """Free an id, if ``epoch`` is still that of its owner. True when it was."""
+    async def release(self, peer_id: str, epoch: int, *, hand_over: bool = False) -> bool:
+        """Free an id, if ``epoch`` is still that of its owner. True when it was.
+
+        With ``hand_over`` a shared store keeps it for its token for a moment: the client is about
+        to come back at another replica.
+        """
         ...
 
-    async def route(self, parcel: Parcel, now: float, *, may_wait: bool) -> RouteResult:
-        """Take a parcel for a peer that has no socket in this process."""
+    async def route(
+        self, parcel: Parcel, now: float, *, may_wait: bool, hop: int = 0
+    ) -> RouteResult:
+        """Take a parcel for a peer that has no socket in this process.
+
+        ``hop`` is 0 for a parcel from a socket of ours, and one more than it came with for one
+        that arrived from another replica. Above 1 it is not sent on again: it waits.
+        """
         ...
 
-    async def touch(self, owned: Iterable[tuple[str, int]]) -> Sequence[str]:
+    async def touch(self, owned: Iterable[Owned]) -> Sequence[Owned]:
         """Confirm ids with their epochs; return those that are no longer the caller's."""
         ...
 
     async def expire(self, peer_id: str, tickets: Iterable[int]) -> Sequence[int]:
-        """Take waiting parcels back; return the tickets of those that still waited."""
+        """Take waiting parcels back; return the tickets of those that still waited.
+
+        A store that is away returns them all: a notice too many is better than none.
+        """
         ...
 
-    @property
-    def queued(self) -> int:
-        """Parcels that wait."""
+    async def holds(self, peer_id: str, token: str) -> bool:
+        """Tell whether the id is registered now, with this token. Nothing changes."""
+        ...
+
+    def running(self, local: Local) -> AbstractAsyncContextManager[None]:
+        """Work while open: hear from other replicas, keep the lease."""
+        ...
+
+    async def leave(self) -> None:
+        """Tell others that this process drains."""
         ...
 
 

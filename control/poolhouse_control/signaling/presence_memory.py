@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,13 @@ from poolhouse_control.signaling.presence import (
     Taken,
     token_digest,
 )
+from poolhouse_control.signaling.tally import TakeoverKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator, Iterable
 
     from poolhouse_control.signaling.limits import Limits
+    from poolhouse_control.signaling.presence import Local, Owned
 
 __all__ = ["MemoryPresence"]
 
@@ -41,6 +44,9 @@ class _Queue:
 
 class MemoryPresence:
     """Owners and queues in dicts. No call ever waits, so each is one step by itself."""
+
+    is_open = True
+    is_stale = False
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -63,17 +69,20 @@ class MemoryPresence:
             return Taken()
         epoch = self._next_number()
         self._owners[peer_id] = _Owner(digest, epoch)
+        took_over = TakeoverKind.SAME_TOKEN if owner is not None else None
         waiting = self._close_queue(peer_id)
-        return Claimed(epoch=epoch, took_over=owner is not None, waiting=waiting)
+        return Claimed(epoch=epoch, took_over=took_over, waiting=waiting)
 
-    async def release(self, peer_id: str, epoch: int) -> bool:
-        """Free an id, if ``epoch`` is still that of its owner. True when it was."""
+    async def release(self, peer_id: str, epoch: int, *, hand_over: bool = False) -> bool:
+        """Free an id, if ``epoch`` is still that of its owner. There is nobody to hand it to."""
         if not self._owns(peer_id, epoch):
             return False
         del self._owners[peer_id]
         return True
 
-    async def route(self, parcel: Parcel, now: float, *, may_wait: bool) -> RouteResult:
+    async def route(
+        self, parcel: Parcel, now: float, *, may_wait: bool, hop: int = 0
+    ) -> RouteResult:
         """Let a parcel wait for an absent peer, within the limits."""
         if not may_wait:
             return Dropped()
@@ -87,9 +96,9 @@ class MemoryPresence:
         self._count(queue, 1, parcel.size_bytes)
         return Queued(ticket=ticket, queue=queue.number, waited_s=now - queue.opened_at)
 
-    async def touch(self, owned: Iterable[tuple[str, int]]) -> list[str]:
+    async def touch(self, owned: Iterable[Owned]) -> list[Owned]:
         """Return the ids whose epoch is not the owner's."""
-        return [peer_id for peer_id, epoch in owned if not self._owns(peer_id, epoch)]
+        return [pair for pair in owned if not self._owns(*pair)]
 
     async def expire(self, peer_id: str, tickets: Iterable[int]) -> list[int]:
         """Take waiting parcels back; return the tickets of those that still waited."""
@@ -102,6 +111,22 @@ class MemoryPresence:
         if not queue.parcels:
             del self._queues[peer_id]
         return still
+
+    async def holds(self, peer_id: str, token: str) -> bool:
+        """Tell whether the id is registered now, with this token."""
+        owner = self._owners.get(peer_id)
+        return owner is not None and hmac.compare_digest(owner.digest, token_digest(token))
+
+    async def confirm(self) -> None:
+        """Nobody else can own what is kept here."""
+
+    @asynccontextmanager
+    async def running(self, local: Local) -> AsyncIterator[None]:
+        """There are no others to hear from."""
+        yield
+
+    async def leave(self) -> None:
+        """There are no others to tell."""
 
     def _owns(self, peer_id: str, epoch: int) -> bool:
         owner = self._owners.get(peer_id)

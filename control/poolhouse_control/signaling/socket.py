@@ -9,7 +9,7 @@ from litestar.exceptions import WebSocketDisconnect
 
 from poolhouse_control.signaling.outbox import Outbox
 from poolhouse_control.signaling.tally import DisconnectReason
-from poolhouse_control.signaling.transport import abort_of
+from poolhouse_control.signaling.transport import abort_of, farewell_of
 
 if TYPE_CHECKING:
     from typing import Any
@@ -39,7 +39,7 @@ async def serve_socket(
     reason = DisconnectReason.PEER
     try:
         async with asyncio.TaskGroup() as tasks:
-            writer = tasks.create_task(_write(websocket, outbox))
+            writer = tasks.create_task(_write(_Wire(websocket), outbox))
             await switchboard.connect(socket, params)
             reason = await _read(websocket, switchboard, socket)
             writer.cancel()
@@ -59,9 +59,25 @@ async def _read(
             await switchboard.frame(socket, text if text is not None else event["bytes"] or b"")
 
 
-async def _write(websocket: WebSocket[Any, Any, Any], outbox: Outbox) -> None:
+class _Wire:
+    """The sending half of a socket, as the outbox wants it."""
+
+    def __init__(self, websocket: WebSocket[Any, Any, Any]) -> None:
+        self.send_text = websocket.send_text
+        self.close = websocket.close
+        self._farewell = farewell_of(websocket.scope)
+
+    async def farewell(self, code: int) -> None:
+        """Close, and hear the client out."""
+        if self._farewell is None:
+            await self.close(code)
+        else:
+            self._farewell(code)
+
+
+async def _write(wire: _Wire, outbox: Outbox) -> None:
     try:
-        await outbox.write_to(websocket)
+        await outbox.write_to(wire)
     except (WebSocketDisconnect, OSError, RuntimeError):
         # The socket ended under the writer's hands; what uvicorn raises depends on how. The
         # reader hears of it too and ends the handler.

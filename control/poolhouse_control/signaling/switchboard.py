@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import time
 from collections import deque
 from contextlib import asynccontextmanager
@@ -21,10 +22,10 @@ from poolhouse_control.signaling.commands import (
     Send,
     SocketId,
 )
-from poolhouse_control.signaling.tally import DisconnectReason
+from poolhouse_control.signaling.tally import ConnectOutcome, DisconnectReason
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -32,9 +33,13 @@ if TYPE_CHECKING:
     from poolhouse_control.signaling.hub import Hub
     from poolhouse_control.signaling.messages import ConnectParams
     from poolhouse_control.signaling.outbox import Outbox
-    from poolhouse_control.signaling.presence import Presence
+    from poolhouse_control.signaling.presence import Owned, Parcel, Presence
+    from poolhouse_control.signaling.turnstile import Turnstile
 
 __all__ = ["Switchboard"]
+
+_DISMISSALS_PER_S = 20
+"""How often a drain closes some sockets: seldom enough to cost nothing, often enough to spread."""
 
 
 @dataclass(slots=True)
@@ -61,16 +66,21 @@ class Switchboard:
         presence: Presence,
         log: FilteringBoundLogger,
         *,
+        turnstile: Turnstile | None = None,
         sweep_every_s: float = 0.5,
         touch_every_s: float = 180.0,
         clock: Callable[[], float] = time.monotonic,
+        rng: random.Random | None = None,
     ) -> None:
         self.hub = hub
         self.presence = presence
+        self.is_draining = False
         self._log = log
+        self._turnstile = turnstile
         self._sweep_every_s = sweep_every_s
         self._touch_every_s = touch_every_s
         self._clock = clock
+        self._rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
         self._lines: dict[SocketId, _Line] = {}
         self._numbers = itertools.count(1)
 
@@ -78,6 +88,26 @@ class Switchboard:
     def socket_count(self) -> int:
         """Open sockets, registered or not."""
         return len(self._lines)
+
+    # Sockets
+
+    def admit(self) -> int:
+        """Let a socket in (0), or say after how many seconds it should come again.
+
+        To be asked before the upgrade: a refusal there is cheap, and looks like the outage it is.
+        """
+        refusal: ConnectOutcome | None = None
+        if self.is_draining:
+            refusal = ConnectOutcome.DRAINING
+        elif not self.presence.is_open:
+            refusal = ConnectOutcome.STORE_DOWN
+        elif self._turnstile is not None and not self._turnstile.take(self._clock()):
+            refusal = ConnectOutcome.BUSY
+        if refusal is None:
+            return 0
+        self.hub.turned_away(refusal)
+        self._log.debug("socket.turned_away", reason=refusal)
+        return self._rng.randint(2, 5)  # apart, so that they do not all come back at once
 
     def attach(self, outbox: Outbox) -> SocketId:
         """Take a new socket in. The caller must call ``closed`` when it ends."""
@@ -95,7 +125,13 @@ class Switchboard:
 
     async def frame(self, socket: SocketId, data: str | bytes) -> None:
         """Act on one frame of a socket."""
-        await self._perform(self.hub.frame(socket, data, self._clock()))
+        now = self._clock()
+        if self.presence.is_stale:
+            await self.presence.confirm()
+        commands = self.hub.frame(socket, data, now)
+        if commands:
+            await self._perform(commands)
+            self.hub.tally.deliver_s.observe(self._clock() - now)
 
     async def closed(self, socket: SocketId, reason: DisconnectReason) -> None:
         """Let a socket go."""
@@ -103,17 +139,49 @@ class Switchboard:
         await self._perform(self.hub.closed(socket, reason))
         self._log.info("socket.closed", socket=socket, peer=line.peer, reason=line.cut or reason)
 
+    # Other replicas (presence.Local)
+
+    async def arrived(self, parcel: Parcel, hop: int) -> None:
+        """Take a parcel from another replica."""
+        if self.presence.is_stale:
+            await self.presence.confirm()
+        await self._perform(self.hub.arrived(parcel, hop))
+
+    async def kicked(self, peer_id: str, epoch: int) -> None:
+        """Another replica took an id over."""
+        await self._perform(self.hub.kicked(peer_id, epoch))
+
+    async def lost(self, owned: Sequence[Owned]) -> None:
+        """Claims are void."""
+        await self._perform(self.hub.lost(owned))
+
+    # Life
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep the time while the server runs."""
-        async with asyncio.TaskGroup() as tasks:
-            sweeper = tasks.create_task(self._sweep())
-            toucher = tasks.create_task(self._touch())
+        """Keep the time while the server runs, and stay in touch with other replicas."""
+        async with self.presence.running(self), asyncio.TaskGroup() as tasks:
+            chores = [tasks.create_task(self._sweep()), tasks.create_task(self._touch())]
             try:
                 yield
             finally:
-                sweeper.cancel()
-                toucher.cancel()
+                for chore in chores:
+                    chore.cancel()
+
+    async def dismiss_all(self, spread_s: float) -> None:
+        """Send every client elsewhere, in random order, evenly over ``spread_s``."""
+        began_at = self._clock()
+        waiting = self.hub.sockets()
+        self._rng.shuffle(waiting)
+        total = len(waiting)
+        while waiting:
+            passed = (self._clock() - began_at) / spread_s if spread_s > 0 else 1.0
+            while waiting and total - len(waiting) < passed * total:
+                await self._perform(self.hub.dismiss(waiting.pop()))
+            if waiting:
+                await asyncio.sleep(1 / _DISMISSALS_PER_S)
+        for late in self.hub.sockets():  # its claim was on the way when the drain began
+            await self._perform(self.hub.dismiss(late))
 
     async def _sweep(self) -> None:
         while True:
@@ -122,7 +190,8 @@ class Switchboard:
 
     async def _touch(self) -> None:
         while True:
-            await asyncio.sleep(self._touch_every_s)
+            # Apart from other replicas, which may have started at the same moment.
+            await asyncio.sleep(self._touch_every_s * self._rng.uniform(0.8, 1.2))
             lost = await self.presence.touch(self.hub.owned())
             await self._perform(self.hub.lost(lost))
 
@@ -131,27 +200,29 @@ class Switchboard:
         while todo:
             command = todo.popleft()
             # What a command leads to comes before the commands that stood behind it.
-            todo.extendleft(reversed(await self._perform_one(command)))
+            match command:
+                case Send():
+                    todo.extendleft(reversed(self._send(command)))
+                case Close():
+                    self._close(command)
+                case _:
+                    todo.extendleft(reversed(await self._ask(command)))
 
-    async def _perform_one(self, command: Command) -> Commands:
+    async def _ask(self, command: Command) -> Commands:
         match command:
-            case Send():
-                return self._send(command)
-            case Close():
-                return self._close(command)
             case Claim():
                 result = await self.presence.claim(command.peer_id, command.token)
                 return self.hub.claimed(command, result, self._clock())
-            case Release():
-                await self.presence.release(command.peer_id, command.epoch)
-                return ()
-            case Route():
+            case Release(peer_id=peer_id, epoch=epoch, hand_over=hand_over):
+                await self.presence.release(peer_id, epoch, hand_over=hand_over)
+            case Route(parcel=parcel, may_wait=may_wait, hop=hop):
                 now = self._clock()
-                routed = await self.presence.route(command.parcel, now, may_wait=command.may_wait)
+                routed = await self.presence.route(parcel, now, may_wait=may_wait, hop=hop)
                 return self.hub.routed(command, routed, now)
             case Expire():
                 still = await self.presence.expire(command.peer_id, command.senders)
                 return self.hub.expired(command, still)
+        return ()
 
     def _send(self, command: Send) -> Commands:
         line = self._lines.get(command.socket)
@@ -159,11 +230,11 @@ class Switchboard:
             return ()
         return self.hub.overflowed(command.socket)
 
-    def _close(self, command: Close) -> Commands:
+    def _close(self, command: Close) -> None:
         line = self._lines.get(command.socket)
-        if line is not None:
-            line.cut = command.reason
-            self._log.debug("socket.closing", socket=command.socket, reason=command.reason)
-            discard = command.reason is DisconnectReason.SLOW_READER
-            line.outbox.close(command.code, discard=discard)
-        return ()
+        if line is None:
+            return
+        line.cut = command.reason
+        self._log.debug("socket.closing", socket=command.socket, reason=command.reason)
+        discard = command.reason is DisconnectReason.SLOW_READER
+        line.outbox.close(command.code, discard=discard, hear_out=command.hear_out)

@@ -6,10 +6,14 @@ Every label value is a member of an enumeration here, so the set of series is cl
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 __all__ = [
+    "DELIVER_BOUNDS_S",
+    "Buckets",
     "ConnectOutcome",
     "Direction",
     "DisconnectReason",
@@ -30,6 +34,12 @@ class ConnectOutcome(StrEnum):
     BAD_PARAMS = "bad_params"
     LIMIT = "limit"
     ORIGIN = "origin"
+    STORE_DOWN = "store_down"
+    DRAINING = "draining"
+    BUSY = "busy"
+    """More sockets came in a second than are let in."""
+    REPLACED = "replaced"
+    """The id was taken over before its socket could be opened."""
 
 
 class DisconnectReason(StrEnum):
@@ -50,12 +60,14 @@ class DisconnectReason(StrEnum):
 
 
 class RelayKind(StrEnum):
-    """Messages that pass from peer to peer (signaling, 4.1)."""
+    """Messages that pass from peer to peer (signaling, 4.1), and one that crosses replicas."""
 
     OFFER = "OFFER"
     ANSWER = "ANSWER"
     CANDIDATE = "CANDIDATE"
     LEAVE = "LEAVE"
+    EXPIRE = "EXPIRE"
+    """Our own notice, to a sender whose socket is at another replica."""
 
 
 class RelayRoute(StrEnum):
@@ -63,6 +75,8 @@ class RelayRoute(StrEnum):
 
     LOCAL = "local"
     """Its receiver has a socket in this process."""
+    REMOTE = "remote"
+    """Its receiver has one at another replica."""
     QUEUED = "queued"
     DROPPED = "dropped"
     """Nobody to give it to and nothing to wait for, or no room to wait in."""
@@ -86,6 +100,28 @@ class TakeoverKind(StrEnum):
     """By what right a socket got an id that was in use."""
 
     SAME_TOKEN = "same_token"  # noqa: S105 - a label value, not a secret
+    DEAD_OWNER = "dead_owner"
+    """The replica of the owner had stopped renewing its lease."""
+
+
+DELIVER_BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+"""5 s is the life of a waiting message."""
+
+
+class Buckets:
+    """A histogram in plain numbers: one search and two additions an observation."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count a value in the first bucket whose bound it does not pass."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
 
 
 def _zeros[Label: StrEnum](labels: type[Label]) -> dict[Label, int]:
@@ -109,5 +145,9 @@ class Tally:
     heartbeats: int = 0
     expired: int = 0
     """``EXPIRE`` notices sent."""
+    deliver_s: Buckets = field(default_factory=lambda: Buckets(DELIVER_BOUNDS_S))
+    """From a message's arrival to its receiver's outbox, its replica, or a queue."""
+    rerouted: int = 0
+    """Parcels that came here although their receiver had moved on."""
     outbox_dropped: int = 0
     """Messages lost because their receiver read too slowly."""

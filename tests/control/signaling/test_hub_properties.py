@@ -96,10 +96,10 @@ class Signaling(RuleBasedStateMachine):
         owned = self.x.hub.owned()
         assert self.x.presence._owners.keys() == {peer_id for peer_id, _ in owned}
         assert all(self.x.presence._owns(*pair) for pair in owned)
-        assert self.x.presence.queued == sum(
-            len(wait.senders) for wait in self.x.hub._waits.values()
-        )
-        assert sum(self.x.hub._waiting_of.values()) == self.x.presence.queued
+        waits = self.x.hub._waits
+        assert self.x.hub.waiting_count == self.x.presence.queued
+        assert sum(len(wait.senders) for wait in waits._waits.values()) == waits.count
+        assert sum(waits._of_sender.values()) == waits.count
 
     @invariant()
     def order_of_each_pair_is_kept_and_src_is_true(self) -> None:
@@ -120,9 +120,10 @@ class Signaling(RuleBasedStateMachine):
         self.x.advance(5.0)
         assert self.x.hub.peer_count == 0
         assert not self.x.presence._owners
-        assert not self.x.hub._waits
-        assert not self.x.hub._due
-        assert not self.x.hub._waiting_of
+        assert not self.x.hub._waits._waits
+        assert not self.x.hub._waits._due
+        assert not self.x.hub._waits._of_sender
+        assert not len(self.x.hub._claims)
 
 
 TestSignaling = Signaling.TestCase

@@ -24,6 +24,9 @@ class Wire:
         await self.gate.wait()
         self.sent.append(code)
 
+    async def farewell(self, code: int) -> None:
+        self.sent.append(-code)
+
 
 class Cuts:
     def __init__(self) -> None:
@@ -83,6 +86,14 @@ async def test_discard_drops_what_waits() -> None:
     outbox.close(1013, discard=True)
     await outbox.write_to(wire)
     assert wire.sent == [1013]
+
+
+async def test_a_client_that_is_heard_out_gets_what_is_queued_first() -> None:
+    outbox, wire = Outbox(Limits(), Cuts()), Wire()
+    outbox.put("a")
+    outbox.close(1012, hear_out=True)
+    await outbox.write_to(wire)
+    assert wire.sent == ["a", -1012]
 
 
 async def test_the_first_close_counts() -> None:

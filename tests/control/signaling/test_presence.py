@@ -89,7 +89,7 @@ async def test_touch_names_what_is_lost(store: Presence) -> None:
     second = await claim(store, "A")
     mine = await claim(store, "B")
     owned = [("A", first.epoch), ("B", mine.epoch), ("C", 1)]
-    assert await store.touch(owned) == ["A", "C"]
+    assert await store.touch(owned) == [("A", first.epoch), ("C", 1)]
     assert await store.touch([("A", second.epoch)]) == []
 
 
