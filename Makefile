@@ -9,7 +9,7 @@ MAKEFLAGS += --no-builtin-rules
 VENV := .venv
 BIN := $(VENV)/bin
 PIP_QUIET := --quiet --quiet --disable-pip-version-check --no-input
-EXTRAS := control,node,fast,dev
+EXTRAS := control,redis,node,fast,dev
 PYTEST := $(BIN)/pytest
 LONG := long or gpu
 
@@ -30,7 +30,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt tools/find-python
 	@touch $@
 
 $(VENV)/.test-programs: tools/need-debian
-	@tools/need-debian chromium=chromium
+	@tools/need-debian chromium=chromium redis-server=redis-server turnserver=coturn
 	@touch $@
 
 tests/interop/node_modules/.installed: tests/interop/package.json

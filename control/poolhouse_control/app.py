@@ -11,9 +11,10 @@ from litestar.exceptions import HTTPException
 from poolhouse_control.ops import metrics
 from poolhouse_control.ops.health import Health, watching_loop_lag
 from poolhouse_control.ops.logs import make_logger
+from poolhouse_control.ops.openapi import openapi_config
+from poolhouse_control.ops.problems import api_errors
 from poolhouse_control.ops.signaling_metrics import SignalingCollector
-from poolhouse_control.relay import routes as relay_routes
-from poolhouse_control.relay.providers import make_provider
+from poolhouse_control.relay.service import make_relay
 from poolhouse_control.signaling import routes as signaling_routes
 from poolhouse_control.signaling.hub import Hub
 from poolhouse_control.signaling.presence_memory import MemoryPresence
@@ -55,8 +56,12 @@ def make_parts(settings: Settings, log: FilteringBoundLogger | None = None) -> P
 def create_app(settings: Settings, parts: Parts | None = None) -> Litestar:
     """Build the app of the public port, around ``parts`` if they are shared."""
     parts = parts or make_parts(settings)
-    provider = make_provider(settings.turn)
-    desk = relay_routes.TurnDesk(settings.turn, provider, metrics.RelayMetrics(parts.registry))
+    relay = make_relay(
+        settings,
+        parts.log,
+        metrics.RelayMetrics(parts.registry),
+        registrations=parts.switchboard.presence,
+    )
     lag = metrics.loop_lag(parts.registry)
 
     async def log_failure(error: Exception, scope: Scope) -> None:
@@ -66,12 +71,18 @@ def create_app(settings: Settings, parts: Parts | None = None) -> Litestar:
     return Litestar(
         [
             signaling_routes.make_router(settings, parts.switchboard),
-            relay_routes.make_router(desk),
+            relay.router,
         ],
-        lifespan=[lambda _: parts.switchboard.running(), lambda _: watching_loop_lag(lag)],
+        lifespan=[
+            lambda _: parts.switchboard.running(),
+            lambda _: relay.running(),
+            lambda _: watching_loop_lag(lag),
+        ],
+        exception_handlers={HTTPException: api_errors},
         before_send=[signaling_routes.SignalingCors(settings, except_under="/api/")],
         after_exception=[log_failure],
-        openapi_config=None,
+        openapi_config=openapi_config(),
+        include_in_schema=False,
         logging_config=None,
         debug=False,
     )

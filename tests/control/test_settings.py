@@ -133,7 +133,7 @@ def test_the_secret_comes_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text("north\n")
     settings = Settings.load({"POOLHOUSE_TURN_SECRET_FILE": str(file)})
-    assert settings.turn.secret == "north"
+    assert settings.turn_secrets == ("north",)
 
 
 def test_a_secret_file_that_cannot_be_used(tmp_path: Path) -> None:
@@ -159,7 +159,33 @@ def test_secrets_are_never_shown() -> None:
     settings = Settings.load({"TURN_SECRET": "sesame"})
     assert settings.turn_secret == "sesame"
     assert "sesame" not in repr(settings)
-    assert "sesame" not in repr(settings.turn)
+    secrets = {"TURN_KEY_API_TOKEN", "POOLHOUSE_API_TOKENS", "POOLHOUSE_TURN_ICE_SERVERS"}
+    settings = Settings.load(dict.fromkeys(secrets, "sesame"))
+    assert settings.api_tokens == ("sesame",)
+    assert "sesame" not in repr(settings)
+
+
+def test_a_file_of_secrets_has_the_newest_first(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("# rotated in November\nnew\n\nold\n")
+    assert Settings.load({}, turn_secret_file=str(file)).turn_secrets == ("new", "old")
+    tokens = Settings.load({}, api_tokens_file=str(file)).api_tokens
+    assert tokens == ("new", "old")
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"), [("", 10), ("0", 10), ("-1", 10), ("3.5", 10), ("x", 10), ("3", 3)]
+)
+def test_the_rate(text: str, rate: int) -> None:
+    """Relay credentials, 2: what is not a positive whole number counts as unset."""
+    assert Settings.load({"TURN_RATE": text}).turn_rate == rate
+
+
+def test_proxies_are_addresses_or_ranges() -> None:
+    settings = Settings.load({}, trusted_proxies="10.0.0.0/8, ::1")
+    assert settings.trusted_proxies == ("10.0.0.0/8", "::1/128")
+    with pytest.raises(SettingsError, match="addresses or ranges"):
+        Settings.load({}, trusted_proxies="proxy.example")
 
 
 def test_our_own_variable_wins_over_the_common_one() -> None:
@@ -174,6 +200,6 @@ def test_every_setting_is_documented_and_its_default_is_valid() -> None:
         assert key.doc.endswith(".")
         assert key.variable == "POOLHOUSE_" + key.name.upper()
     defaults = dataclasses.asdict(Settings())
-    secret = defaults.pop("turn_secret")
-    assert secret == ""
+    for secret in ("turn_secret", "turn_key_api_token", "turn_ice_servers", "api_tokens"):
+        assert not defaults.pop(secret)
     assert Settings.load({}, **defaults) == Settings()

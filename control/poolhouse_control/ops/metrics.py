@@ -18,12 +18,23 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
+    from poolhouse_control.relay.health import RelayHealth
+
 __all__ = ["ROOM_PROTOCOL", "RelayMetrics", "loop_lag", "make_registry"]
 
 ROOM_PROTOCOL: Final = "4"
 """The room protocol of the devices this control plane is released with."""
 
-_RELAY_OUTCOMES: Final = ("issued", "origin", "not_configured", "upstream_error")
+_RELAY_OUTCOMES: Final = (
+    "issued",
+    "origin",
+    "not_configured",
+    "rate_limited",
+    "unproven",
+    "upstream_error",
+)
+# 2.5 s is what a device waits for its answer, 4 s the deadline of the hosted API.
+_UPSTREAM_BOUNDS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 1.5, 2.5, 4)
 _LAG_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 
 
@@ -63,7 +74,7 @@ def loop_lag(registry: CollectorRegistry) -> Histogram:
 
 
 class RelayMetrics:
-    """Counts of ``POST /api/turn`` by outcome."""
+    """``POST /api/turn`` by outcome, its hosted provider, and the relay hosts."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         counter = Counter(
@@ -73,3 +84,22 @@ class RelayMetrics:
             registry=registry,
         )
         self.credentials = {outcome: counter.labels(outcome) for outcome in _RELAY_OUTCOMES}
+        self.upstream_seconds = Histogram(
+            "poolhouse_relay_upstream_seconds",
+            "How long the hosted relay provider took to answer.",
+            buckets=_UPSTREAM_BOUNDS_S,
+            registry=registry,
+        )
+        self._hosts = Gauge(
+            "poolhouse_relay_hosts",
+            "Relay hosts that are probed, by what the probes found.",
+            ("state",),
+            registry=registry,
+        )
+        for state in ("up", "down"):
+            self._hosts.labels(state)
+
+    def watch_hosts(self, health: RelayHealth) -> None:
+        """Read the state of the hosts at each scrape."""
+        self._hosts.labels("up").set_function(lambda: health.up_count)
+        self._hosts.labels("down").set_function(lambda: health.down_count)

@@ -1,4 +1,4 @@
-"""coturn's shared-secret credentials (relay credentials, 2) and the URLs they are for.
+"""coturn's shared-secret credentials (relay credentials, 2).
 
 coturn checks them with nothing but the secret: the user name says until when it is good, the
 password is its keyed hash.
@@ -9,28 +9,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import re
 from typing import Final
 
 import msgspec
 
-__all__ = [
-    "DEFAULT_LABEL",
-    "Credentials",
-    "device_label",
-    "issue",
-    "relay_urls",
-    "usable_url",
-]
+__all__ = ["DEFAULT_LABEL", "Credentials", "device_label", "issue"]
 
 DEFAULT_LABEL: Final = "pooled"
 
 _LABEL_HEX_CHARS: Final = 16
-_URL: Final = re.compile(
-    r"(?:stun|turns?):(?:[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?(?:\?transport=(?:udp|tcp))?",
-    re.IGNORECASE,
-)
-_HOST: Final = re.compile(r"[A-Za-z0-9.-]+")
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,21 +47,3 @@ def device_label(secret: str, device: str) -> str:
     """Name a device in coturn's quotas and logs without telling its name (decision 17)."""
     digest = hmac.digest(secret.encode(), b"label:" + device.encode("utf-8", "replace"), "sha256")
     return digest.hex()[:_LABEL_HEX_CHARS]
-
-
-def usable_url(url: str) -> bool:
-    """Tell whether browsers take ``url`` in a list of ICE servers: one bad one spoils it all."""
-    return _URL.fullmatch(url) is not None
-
-
-def relay_urls(urls: tuple[str, ...], host: str) -> tuple[str, ...]:
-    """Keep the well-formed ones of ``urls``; without any given, the usual three of ``host``."""
-    if urls:
-        return tuple(url for url in urls if usable_url(url))
-    if not _HOST.fullmatch(host):
-        return ()
-    return (
-        f"turn:{host}:3478?transport=udp",
-        f"turn:{host}:3478?transport=tcp",
-        f"turns:{host}:443?transport=tcp",
-    )

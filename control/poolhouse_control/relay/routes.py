@@ -1,151 +1,145 @@
-"""``POST /api/turn`` (relay credentials, 2)."""
+"""``POST /api/turn`` over HTTP (relay credentials, 2)."""
 
 from __future__ import annotations
 
-import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from litestar import Request, Response, Router, route
-from litestar.enums import HttpMethod, MediaType
+from litestar import Request, Response, Router, post, route
+from litestar.datastructures import ResponseHeader
+from litestar.enums import HttpMethod
 from litestar.exceptions import HTTPException
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.openapi.spec import (
+    OpenAPIMediaType,
+    OpenAPIType,
+    Operation,
+    RequestBody,
+    Schema,
+)
 
-from poolhouse_control.errors import RelayUnavailable
-from poolhouse_control.relay.origins import host_of, is_allowed
+from poolhouse_control.ops.problems import Problem
+from poolhouse_control.relay.clients import NOBODY
+from poolhouse_control.relay.desk import TurnBody, TurnQuery
+from poolhouse_control.relay.providers import RelayGrant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from poolhouse_control.relay.clients import ClientAddresses
+    from poolhouse_control.relay.desk import TurnDesk
 
-    from poolhouse_control.ops.metrics import RelayMetrics
-    from poolhouse_control.relay.providers import Provider
-    from poolhouse_control.settings import TurnSettings
-
-__all__ = ["TURN_PATH", "TurnAnswer", "TurnDesk", "TurnQuery", "make_router"]
+__all__ = ["TURN_PATH", "make_router"]
 
 TURN_PATH: Final = "/api/turn"
 _MAX_BODY_BYTES: Final = 4096
-_MAX_DEVICE_CHARS: Final = 256
-_ALWAYS: Final = {
-    "Cache-Control": "no-store",
-    "Vary": "Origin",
-    "X-Content-Type-Options": "nosniff",
+_NO_BODY: Final = TurnBody()
+
+
+class Refusal(msgspec.Struct):
+    """Why there are no credentials, in the words of the protocol."""
+
+    error: str
+
+
+@dataclass
+class _TurnOperation(Operation):
+    """Tells of the body, which is read by hand: a bad one is no reason to refuse a relay."""
+
+    def __post_init__(self) -> None:
+        text = Schema(type=OpenAPIType.STRING)
+        names = dict.fromkeys(("device", "peer", "token"), text)
+        body = Schema(type=OpenAPIType.OBJECT, properties=dict(names))
+        media = {"application/json": OpenAPIMediaType(schema=body)}
+        self.request_body = RequestBody(content=media, required=False)
+
+
+_RESPONSES: Final = {
+    204: ResponseSpec(None, description="No relay is configured.", generate_examples=False),
+    401: ResponseSpec(
+        Problem,
+        description="An API token is needed.",
+        media_type="application/problem+json",
+        generate_examples=False,
+    ),
+    403: ResponseSpec(
+        Refusal, description="The origin, or the proof, is not good.", generate_examples=False
+    ),
+    429: ResponseSpec(Refusal, description="Too many; see Retry-After.", generate_examples=False),
+    502: ResponseSpec(
+        Refusal, description="No provider has credentials to give.", generate_examples=False
+    ),
 }
 
 
-class TurnQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """One request, as far as it matters."""
-
-    method: str
-    origin: str | None
-    host: str
-    """The ``Host`` header: what the page's own address would be."""
-    device: str | None = None
-
-
-class TurnAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer. ``body`` None means empty."""
-
-    status: int
-    headers: dict[str, str]
-    body: Any = None
-
-
-class _Body(msgspec.Struct):
-    device: str | None = None
-
-
-class TurnDesk:
-    """Decides, in the order of the page's table, who gets relay credentials."""
-
-    def __init__(
-        self,
-        settings: TurnSettings,
-        provider: Provider | None,
-        metrics: RelayMetrics,
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._own_host = host_of(settings.public_url)
-        self._listed = settings.allowed_origins
-        self._provider = provider
-        self._metrics = metrics
-        self._clock = clock
-
-    async def answer(self, query: TurnQuery) -> TurnAnswer:
-        """Answer one request. Never raises; never tells a secret."""
-        if query.method not in ("POST", "OPTIONS"):
-            return _refusal(405, "POST only", {"Allow": "POST, OPTIONS"})
-        own_host = self._own_host or query.host
-        if not is_allowed(query.origin, own_host=own_host, listed=self._listed):
-            if query.method == "POST":
-                self._metrics.credentials["origin"].inc()
-            return _refusal(403, "origin not allowed")
-        cors = _cors(query.origin or "")
-        if query.method == "OPTIONS":
-            return TurnAnswer(status=204, headers=_ALWAYS | cors)
-        if self._provider is None:
-            self._metrics.credentials["not_configured"].inc()
-            return TurnAnswer(status=204, headers=_ALWAYS | cors)
-        # A limit per address belongs here: refused origins and no provider do not count.
-        return await self._grant(self._provider, query, cors)
-
-    async def _grant(
-        self, provider: Provider, query: TurnQuery, cors: dict[str, str]
-    ) -> TurnAnswer:
-        try:
-            grant = await provider.grant(now_s=self._clock(), device=query.device)
-        except RelayUnavailable:
-            self._metrics.credentials["upstream_error"].inc()
-            return _refusal(502, "relay credentials unavailable", cors)
-        self._metrics.credentials["issued"].inc()
-        return TurnAnswer(status=200, headers=_ALWAYS | cors, body=grant)
-
-
-def make_router(desk: TurnDesk) -> Router:
+def make_router(desk: TurnDesk, addresses: ClientAddresses) -> Router:
     """Build the route. It takes every method itself: a 405 must carry our headers."""
 
-    @route(TURN_PATH, http_method=list(HttpMethod), status_code=200)
-    async def turn(request: Request[Any, Any, Any]) -> Response[Any]:
-        answer = await desk.answer(
-            TurnQuery(
-                method=request.method,
-                origin=request.headers.get("origin"),
-                host=request.headers.get("host", ""),
-                device=await _device(request),
-            )
+    async def answer(request: Request[Any, Any, Any]) -> Response[bytes]:
+        headers = request.headers
+        query = TurnQuery(
+            method=request.method,
+            origin=headers.get("origin"),
+            host=headers.get("host", ""),
+            client=_client(request, addresses),
+            authorization=headers.get("authorization"),
+            body=await _body(request),
         )
-        content = b"" if answer.body is None else msgspec.json.encode(answer.body)
-        media_type = MediaType.JSON if content else None
+        found = await desk.answer(query)
+        content = b"" if found.body is None else msgspec.json.encode(found.body)
         return Response(
-            content, status_code=answer.status, headers=answer.headers, media_type=media_type
+            content,
+            status_code=found.status,
+            headers=dict(found.headers),
+            media_type=found.media_type if content else None,
         )
 
-    return Router(path="/", route_handlers=[turn])
+    @post(
+        TURN_PATH,
+        status_code=200,
+        include_in_schema=True,
+        operation_id="createRelayCredentials",
+        operation_class=_TurnOperation,
+        summary="Make relay credentials",
+        description="Short-lived credentials for a TURN relay, for one device.",
+        tags=["relay"],
+        response_headers=[
+            ResponseHeader(name="Cache-Control", description="no-store", documentation_only=True)
+        ],
+        responses={200: ResponseSpec(RelayGrant, description="Use these.", generate_examples=False)}
+        | _RESPONSES,
+        raises=[],
+    )
+    async def turn(request: Request[Any, Any, Any]) -> Response[bytes]:
+        return await answer(request)
+
+    @route(
+        TURN_PATH,
+        http_method=[method for method in HttpMethod if method is not HttpMethod.POST],
+        status_code=200,
+    )
+    async def other_methods(request: Request[Any, Any, Any]) -> Response[bytes]:
+        return await answer(request)
+
+    # OPTIONS first: else the framework adds its own, and ours would be one too many.
+    return Router(path="/", route_handlers=[other_methods, turn])
 
 
-async def _device(request: Request[Any, Any, Any]) -> str | None:
-    """Read the optional label. A body that is not ours is no reason to refuse a relay."""
+def _client(request: Request[Any, Any, Any], addresses: ClientAddresses) -> str:
+    peer = request.client.host if request.client is not None else None
+    headers = request.headers
+    found = addresses.of(peer, headers.get("x-real-ip"), headers.get("x-forwarded-for"))
+    return found or NOBODY
+
+
+async def _body(request: Request[Any, Any, Any]) -> TurnBody:
     if request.method != "POST" or not _has_small_body(request):
-        return None
+        return _NO_BODY
     try:
-        body = msgspec.json.decode(await request.body(), type=_Body)
-    except (msgspec.DecodeError, RecursionError, HTTPException):
-        return None
-    return body.device[:_MAX_DEVICE_CHARS] if body.device else None
+        return msgspec.json.decode(await request.body(), type=TurnBody)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, HTTPException):
+        return _NO_BODY
 
 
 def _has_small_body(request: Request[Any, Any, Any]) -> bool:
     length = request.headers.get("content-length", "")
-    return length.isdecimal() and 0 < int(length) <= _MAX_BODY_BYTES
-
-
-def _cors(origin: str) -> dict[str, str]:
-    return {
-        "Access-Control-Allow-Methods": "POST",
-        "Access-Control-Allow-Origin": origin,
-        "Access-Control-Max-Age": "600",
-    }
-
-
-def _refusal(status: int, error: str, headers: dict[str, str] | None = None) -> TurnAnswer:
-    return TurnAnswer(status=status, headers=_ALWAYS | (headers or {}), body={"error": error})
+    return length.isdecimal() and len(length) <= 4 and 0 < int(length) <= _MAX_BODY_BYTES
