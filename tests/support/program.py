@@ -77,6 +77,13 @@ class Program:
                 assert time.monotonic() < deadline, self.stderr
                 self._changed.wait(0.1)
 
+    def until_children(self) -> None:
+        """Wait until it has started its first process."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not any("poolhouse_node" in command for command in self.descendants().values()):
+            assert time.monotonic() < deadline, self.stderr
+            os.sched_yield()
+
     def end(self, timeout_s: float = PATIENCE_S) -> int:
         """Wait for its end; the exit status."""
         status = self.process.wait(timeout_s)
