@@ -12,6 +12,7 @@ import typer
 
 from poolhouse_node import __version__
 from poolhouse_node.cli import options as opt
+from poolhouse_node.cli.bench.commands import bench_app
 from poolhouse_node.cli.running import run
 
 if TYPE_CHECKING:
@@ -30,9 +31,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 models_app = typer.Typer(help="The catalogue and the models on this machine.", no_args_is_help=True)
-bench_app = typer.Typer(
-    help="The figures this project promises, each against its floor.", no_args_is_help=True
-)
 app.add_typer(models_app, name="models")
 app.add_typer(bench_app, name="bench")
 
@@ -320,39 +318,6 @@ def doctor(signal: opt.Signal = opt.DEFAULT_SIGNAL, as_json: opt.Json = False) -
     from poolhouse_node.cli.doctor import examine
 
     run(examine(signal.split(","), as_json=as_json))
-
-
-@bench_app.command("wire")
-def bench_wire(
-    laps: Annotated[int, typer.Option(min=100, max=1_000_000, help="Laps of each kind.")] = 2000,
-    frame_bytes: Annotated[
-        int, typer.Option("--bytes", min=2, max=1 << 20, help="Size of the frame.")
-    ] = 10_240,
-    as_json: opt.Json = False,
-) -> None:
-    """A 10 KB frame and back over both engines, beside a bare echo of its slices and TCP."""
-    from poolhouse_node.cli.bench.wire import WireBench
-    from poolhouse_node.cli.bench.wire import bench_wire as measure
-
-    run(measure(WireBench(laps, frame_bytes), as_json=as_json))
-
-
-@bench_app.command("decode")
-def bench_decode(
-    model: opt.Model = opt.DEFAULT_MODEL,
-    tokens: Annotated[int, typer.Option(min=2, max=100_000, help="Tokens to generate.")] = 64,
-    repeats: Annotated[int, typer.Option(min=1, max=100, help="Runs; the median counts.")] = 3,
-    rtc: opt.EngineChoice = "libdatachannel",
-    device: opt.DeviceName = "auto",
-    threads: opt.Threads = None,
-    as_json: opt.Json = False,
-) -> None:
-    """Tokens per second of rooms of 1, 2 and 3 devices beside one process without links."""
-    from poolhouse_node.cli.bench.decode import DecodeBench
-    from poolhouse_node.cli.bench.decode import bench_decode as measure
-
-    bench = DecodeBench(model, rtc, device, tokens=tokens, repeats=repeats, threads=threads)
-    run(measure(bench, as_json=as_json))
 
 
 def _place(signal: str, rtc: opt.EngineName) -> Place:
