@@ -30,7 +30,8 @@ _LEFT_OUT: Final = frozenset(
     """
     listening-ip relay-ip external-ip listening-port tls-listening-port alt-listening-port
     alt-tls-listening-port tcp-proxy-port aux-server listening-device relay-device userdb
-    redis-userdb redis-statsdb pidfile log-file syslog no-stdout-log proc-user proc-group daemon cert pkey
+    redis-userdb redis-statsdb pidfile log-file syslog no-stdout-log proc-user proc-group daemon
+    cert pkey
     """.split()  # noqa: SIM905 - a list of words reads better so
 )
 

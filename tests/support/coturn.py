@@ -1,0 +1,190 @@
+"""A private coturn on loopback, with free ports and a certificate of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import ipaddress
+import shutil
+import socket
+import ssl
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from poolhouse_control.relay.coturn import render
+from poolhouse_control.relay.coturn_settings import CoturnSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+__all__ = ["NEW_SECRET", "OLD_SECRET", "RELAY_ADDRESS", "Certificate", "Coturn", "coturn"]
+
+RELAY_ADDRESS = "127.0.0.5"
+"""Relayed traffic comes from here; every other loopback address stays denied."""
+OLD_SECRET = "0123456789abcdef" * 2
+NEW_SECRET = "fedcba9876543210" * 2
+REALM = "turn.test"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Files of a certificate for 127.0.0.1 that signs itself."""
+
+    cert: Path
+    key: Path
+
+    @classmethod
+    def make(cls, folder: Path) -> Certificate:
+        """Write one into a folder."""
+        private = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a relay of a test")])
+        now = datetime.datetime.now(datetime.UTC)
+        names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
+        signed = (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(name)
+            .public_key(private.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .sign(private, hashes.SHA256())
+        )
+        cert, key = folder / "cert.pem", folder / "key.pem"
+        cert.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+        key.write_bytes(
+            private.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+        return cls(cert, key)
+
+    def trusted(self) -> ssl.SSLContext:
+        """A context that trusts it and nothing else."""
+        return ssl.create_default_context(cafile=str(self.cert))
+
+
+@dataclass(frozen=True, slots=True)
+class Coturn:
+    """A relay that answers now."""
+
+    port: int
+    tls_port: int
+    certificate: Certificate
+    log: bytearray
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Its addresses over UDP, TCP and TLS."""
+        return (
+            f"turn:127.0.0.1:{self.port}?transport=udp",
+            f"turn:127.0.0.1:{self.port}?transport=tcp",
+            f"turns:127.0.0.1:{self.tls_port}?transport=tcp",
+        )
+
+
+@asynccontextmanager
+async def coturn(
+    folder: Path,
+    *,
+    secrets: Sequence[str] = (OLD_SECRET,),
+    ipv6: bool = True,
+    leave_out: Sequence[str] = (),
+    also: Sequence[str] = (),
+    **settings: Any,
+) -> AsyncIterator[Coturn]:
+    """Run coturn with a rendered file while open.
+
+    Relayed traffic must cross loopback here, which a file for production forbids; so two lines are
+    added that open exactly one address. ``leave_out`` drops lines, to show what they are for.
+    """
+    program = shutil.which("turnserver")
+    assert program is not None, "the tests need turnserver (Debian: coturn)"
+    certificate = Certificate.make(folder)
+    port, tls_port = _free_port(), _free_port()
+    chosen = {
+        "realm": REALM,
+        "listening_ips": "127.0.0.1",
+        "relay_ips": [RELAY_ADDRESS, "::1"] if ipv6 else [RELAY_ADDRESS],
+        "port": port,
+        "tls_port": tls_port,
+        "tls_cert": certificate.cert,
+        "tls_key": certificate.key,
+        "userdb": folder / "turndb",
+        "pidfile": folder / "pid",
+        "log": "stdout",
+        "verbose": True,
+        "run_as": "",
+        "extra": "relay-threads=1",
+    }
+    text = render(CoturnSettings.load({}, **(chosen | settings)), secrets=secrets, labels=True)
+    lines = [line for line in text.splitlines() if line not in leave_out]
+    lines += ["allow-loopback-peers", f"allowed-peer-ip={RELAY_ADDRESS}", *also]
+    file = folder / "turnserver.conf"
+    file.write_text("\n".join([*lines, ""]))
+    process = await asyncio.create_subprocess_exec(
+        program,
+        *("-c", str(file), "--log-file", "stdout"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    log = bytearray()
+    reader = asyncio.create_task(_read(process, log))
+    try:
+        async with asyncio.timeout(10):
+            await _listening(port, tls_port)
+        assert b"Bad configuration format" not in log, log.decode()
+        yield Coturn(port, tls_port, certificate, log)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        reader.cancel()
+        await asyncio.wait({reader})
+
+
+async def _read(process: asyncio.subprocess.Process, log: bytearray) -> None:
+    assert process.stdout is not None
+    async for line in process.stdout:
+        log += line
+
+
+async def _listening(*ports: int) -> None:
+    for port in ports:
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.02)
+                continue
+            writer.close()
+            await writer.wait_closed()
+            break
+
+
+def _free_port() -> int:
+    """A port that is free for UDP and TCP a moment before coturn takes it: it has no port 0."""
+    while True:
+        with (
+            socket.socket(type=socket.SOCK_STREAM) as tcp,
+            socket.socket(type=socket.SOCK_DGRAM) as udp,
+        ):
+            tcp.bind(("127.0.0.1", 0))
+            port = tcp.getsockname()[1]
+            try:
+                udp.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
