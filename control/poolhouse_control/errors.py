@@ -8,6 +8,7 @@
         ``BadFrame``         not a JSON object: counted against the socket
         ``IgnoredFrame``     an object that asks nothing of a signaling server
     ``RelayUnavailable``     the relay provider has no credentials to give
+    ``StoreAway``            the shared store does not answer
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ __all__ = [
     "PortInUse",
     "RelayUnavailable",
     "SettingsError",
+    "StoreAway",
 ]
 
 
@@ -67,3 +69,7 @@ class IgnoredFrame(FrameError):
 
 class RelayUnavailable(ControlError):
     """A relay provider is configured, but it has no usable credentials to give."""
+
+
+class StoreAway(ControlError):
+    """The presence store does not answer, or has not of late."""

@@ -257,12 +257,11 @@ class Hub:
         return self._to_absent(parcel)
 
     def _to_absent(self, parcel: Parcel) -> Commands:
-        if len(parcel.dst) > MAX_PEER_ID_CHARS:
-            return self._drop(parcel.kind)
         route = self._wait_for(parcel)
         if route.may_wait and not self._may_queue(parcel):
             return self._undelivered(parcel)
-        return (route,)
+        # Nobody can ever have an id against the rule: the store need not be asked.
+        return (route,) if messages.is_peer_id(parcel.dst) else self._drop(parcel.kind)
 
     def _wait_for(self, parcel: Parcel, hop: int = 0) -> Route:
         """Goodbyes and notices to who is not there are dropped; the rest waits (4.1, rule 7)."""
@@ -270,7 +269,7 @@ class Hub:
         return Route(parcel, may_wait=may_wait, hop=hop)
 
     def _may_queue(self, parcel: Parcel) -> bool:
-        """Nobody can ever register an id against the rule; and each sender has a share."""
+        """Each sender has a share, and the server has one."""
         limits = self._limits
         has_share = self._waits.of_sender(parcel.src) < limits.max_queued_per_sender
         has_room = self._waits.count < limits.max_queued
@@ -306,8 +305,10 @@ class Hub:
         return self._send(receiver.socket, parcel.text) if receiver else self._wait_for(parcel, 1)
 
     def _undelivered(self, parcel: Parcel) -> Commands:
-        """No room to wait: better told at once than never (4.3)."""
+        """Nowhere to wait: better told at once than never (4.3). Monsters are not echoed."""
         self._drop(parcel.kind)
+        if len(parcel.dst) > MAX_PEER_ID_CHARS:
+            return ()
         return self._notify_expired(parcel.dst, (parcel.src,))
 
     def _drop(self, kind: RelayKind) -> Commands:

@@ -180,6 +180,10 @@ class Presence(Protocol):
         """Work while open: hear from other replicas, keep the lease."""
         ...
 
+    async def opened(self) -> None:
+        """Wait until claims can be decided for the first time."""
+        ...
+
     async def leave(self) -> None:
         """Tell others that this process drains."""
         ...

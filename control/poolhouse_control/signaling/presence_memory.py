@@ -125,6 +125,9 @@ class MemoryPresence:
         """There are no others to hear from."""
         yield
 
+    async def opened(self) -> None:
+        """From the start."""
+
     async def leave(self) -> None:
         """There are no others to tell."""
 
