@@ -157,6 +157,15 @@ class Settings:
         "File that holds the secret, instead; the newest on the first line. Read again when it "
         "changes.",
     )
+    turn_secret_redis_url: str = setting(
+        "",
+        text,
+        "Redis that holds the secret, where poolhouse turn rotate puts it: coturn's own, as in "
+        "POOLHOUSE_COTURN_REDIS_URL.",
+        secret=True,
+    )
+    turn_secret_redis_url_file: str = setting("", text, "File that holds that address, instead.")
+    turn_realm: str = setting("", text, "Realm of the secrets in Redis: POOLHOUSE_COTURN_REALM.")
     turn_urls: tuple[str, ...] = setting(
         (), comma_list, "Relay addresses, e.g. turn:relay.example.org:3478.", alias="TURN_URLS"
     )

@@ -27,6 +27,10 @@ COMMANDS = [
     ("bench",),
     ("bench", "wire"),
     ("bench", "decode"),
+    ("turn",),
+    ("turn", "config"),
+    ("turn", "check"),
+    ("turn", "rotate"),
 ]
 
 

@@ -200,6 +200,8 @@ def test_every_setting_is_documented_and_its_default_is_valid() -> None:
         assert key.doc.endswith(".")
         assert key.variable == "POOLHOUSE_" + key.name.upper()
     defaults = dataclasses.asdict(Settings())
-    for secret in ("turn_secret", "turn_key_api_token", "turn_ice_servers", "api_tokens"):
+    secrets = [each.name for each in dataclasses.fields(Settings) if each.metadata["secret"]]
+    assert {"turn_secret", "turn_key_api_token", "api_tokens"} <= set(secrets)
+    for secret in secrets:
         assert not defaults.pop(secret)
     assert Settings.load({}, **defaults) == Settings()

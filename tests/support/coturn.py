@@ -102,13 +102,17 @@ async def coturn(
     secrets: Sequence[str] = (OLD_SECRET,),
     ipv6: bool = True,
     leave_out: Sequence[str] = (),
-    also: Sequence[str] = (),
+    more: Sequence[str] = (),
+    own_address_allowed: bool = True,
+    secrets_in: str = "static",
+    redis_url: str = "",
     **settings: Any,
 ) -> AsyncIterator[Coturn]:
     """Run coturn with a rendered file while open.
 
     Relayed traffic must cross loopback here, which a file for production forbids; so two lines are
-    added that open exactly one address. ``leave_out`` drops lines, to show what they are for.
+    added that open exactly one address. ``leave_out`` drops lines, to show what they are for;
+    ``more`` adds lines that no rendered file has.
     """
     program = shutil.which("turnserver")
     assert program is not None, "the tests need turnserver (Debian: coturn)"
@@ -122,6 +126,7 @@ async def coturn(
         "tls_port": tls_port,
         "tls_cert": certificate.cert,
         "tls_key": certificate.key,
+        "secrets": secrets_in,
         "userdb": folder / "turndb",
         "pidfile": folder / "pid",
         "log": "stdout",
@@ -129,9 +134,13 @@ async def coturn(
         "run_as": "",
         "extra": "relay-threads=1",
     }
-    text = render(CoturnSettings.load({}, **(chosen | settings)), secrets=secrets, labels=True)
+    environ = {"POOLHOUSE_COTURN_REDIS_URL": redis_url}
+    loaded = CoturnSettings.load(environ, **(chosen | settings))
+    text = render(loaded, secrets=secrets, labels=True)
     lines = [line for line in text.splitlines() if line not in leave_out]
-    lines += ["allow-loopback-peers", f"allowed-peer-ip={RELAY_ADDRESS}", *also]
+    lines += ["allow-loopback-peers", *more]
+    if own_address_allowed:
+        lines.append(f"allowed-peer-ip={RELAY_ADDRESS}")
     file = folder / "turnserver.conf"
     file.write_text("\n".join([*lines, ""]))
     process = await asyncio.create_subprocess_exec(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,9 @@ __all__ = ["PrivateRedis", "private_redis"]
 class PrivateRedis:
     """A server that can be stopped and started again, empty."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, port: int = 0) -> None:
         self.socket = folder / "redis.sock"
+        self.port = port
         self._process: asyncio.subprocess.Process | None = None
 
     def client(self, *, deadline_s: float = 2.0) -> Redis:
@@ -38,7 +40,16 @@ class PrivateRedis:
         """Start, and wait until it answers."""
         program = shutil.which("redis-server")
         assert program is not None, "the tests need redis-server (Debian: redis-server)"
-        arguments = ["--port", "0", "--unixsocket", str(self.socket), "--save", ""]
+        arguments = [
+            "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--unixsocket",
+            str(self.socket),
+            "--save",
+            "",
+        ]
         self._process = await asyncio.create_subprocess_exec(
             program, *arguments, stdout=asyncio.subprocess.DEVNULL
         )
@@ -58,10 +69,16 @@ class PrivateRedis:
             self._process = None
 
 
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 @asynccontextmanager
-async def private_redis(folder: Path) -> AsyncIterator[PrivateRedis]:
-    """Run one while the context is open."""
-    server = PrivateRedis(folder)
+async def private_redis(folder: Path, *, with_port: bool = False) -> AsyncIterator[PrivateRedis]:
+    """Run one while the context is open; ``with_port`` for a client that knows no sockets."""
+    server = PrivateRedis(folder, _free_port() if with_port else 0)
     await server.start()
     try:
         yield server

@@ -115,6 +115,8 @@ def _problem(name: str, has_value: bool, value: str) -> str | None:
     if name in _RANGES and _range(value) is None:
         return f"{name} must be an address or FIRST-LAST, not {value!r}."
 
+    if name == "denied-peer-ip" and value.partition("-")[0] == "::":
+        return f"denied-peer-ip={value} would refuse every IPv4 peer: begin with ::1."
     if name == "allowed-peer-ip" and _opens_this_machine(value):
         return f"allowed-peer-ip={value} is not allowed: it opens this machine's own services."
     return None

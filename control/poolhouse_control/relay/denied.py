@@ -24,13 +24,16 @@ DENIED_RANGES: Final = (
     ("documentation", "198.51.100.0-198.51.100.255"),
     ("documentation", "203.0.113.0-203.0.113.255"),
     ("reserved, broadcast", "240.0.0.0-255.255.255.255"),
-    ("unspecified, loopback, IPv4 in the oldest form", "::-::ffff:ffff"),
+    # Not from "::": coturn 4.6.1 takes that for no bound and refuses every IPv4 peer (measured).
+    # It refuses "::" itself by its own rule.
+    ("loopback, IPv4 in the oldest form", "::1-::ffff:ffff"),
     # Some versions check an IPv4 address that is written as IPv6 against none of the lines above.
     ("IPv4 written as IPv6", "::ffff:0.0.0.0-::ffff:255.255.255.255"),
     ("NAT64", "64:ff9b::-64:ff9b:1:ffff:ffff:ffff:ffff:ffff"),
     ("discard", "100::-100::ffff:ffff:ffff:ffff"),
     ("Teredo, protocol assignments", "2001::-2001:1ff:ffff:ffff:ffff:ffff:ffff:ffff"),
     ("documentation", "2001:db8::-2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"),
+    ("documentation", "3fff::-3fff:fff:ffff:ffff:ffff:ffff:ffff:ffff"),
     ("6to4", "2002::-2002:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
     ("unique local", "fc00::-fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
     ("link-local, site-local", "fe80::-feff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),

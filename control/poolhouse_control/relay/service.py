@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
+from poolhouse_control.errors import SettingsError
 from poolhouse_control.relay import ice
 from poolhouse_control.relay.clients import ClientAddresses
 from poolhouse_control.relay.desk import TurnDesk
 from poolhouse_control.relay.health import RelayHealth
 from poolhouse_control.relay.limiter import MemoryLimiter
 from poolhouse_control.relay.providers import Chain, make_providers
+from poolhouse_control.relay.rotation import issuer_key
 from poolhouse_control.relay.routes import make_router
+from poolhouse_control.relay.secrets import PolledSecret
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -23,25 +26,27 @@ if TYPE_CHECKING:
     from poolhouse_control.ops.metrics import RelayMetrics
     from poolhouse_control.relay.limiter import Limiter
     from poolhouse_control.relay.proofs import Registrations
-    from poolhouse_control.relay.secrets import SecretSource
     from poolhouse_control.settings import Settings
 
 __all__ = ["RelayService", "make_relay"]
+
+_DEADLINE_S: Final = 0.5
 
 
 class RelayService:
     """The relay part of a control plane. Its router answers while ``running`` is open."""
 
-    def __init__(self, router: Router, health: RelayHealth, http: _Http) -> None:
+    def __init__(self, router: Router, health: RelayHealth, *closing: _Closing) -> None:
         self.router = router
         self.health = health
-        self._http = http
+        self._closing = closing
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Probe relay hosts, and keep connections to a hosted provider."""
+        """Probe relay hosts, and keep connections to providers and stores."""
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(self._http.close)
+            for each in self._closing:
+                stack.push_async_callback(each.close)
             await stack.enter_async_context(self.health.running())
             yield
 
@@ -53,13 +58,13 @@ def make_relay(
     *,
     registrations: Registrations,
     limiter: Limiter | None = None,
-    secret: SecretSource | None = None,
 ) -> RelayService:
     """Build the relay part. Without ``limiter`` this process counts for itself.
 
     Raises:
-        SettingsError: the fixed list of ICE servers is no JSON.
+        SettingsError: the fixed list of ICE servers is no JSON, or a realm is missing.
     """
+    store = _SecretStore(settings) if settings.turn_secret_redis_url else None
     urls = ice.relay_urls(settings.turn_urls, settings.turn_host)
     health = RelayHealth(urls, log, every_s=settings.turn_probe_every_s)
     metrics.watch_hosts(health)
@@ -68,7 +73,7 @@ def make_relay(
         settings,
         client=http.client,
         urls=health.choose,
-        secret=secret,
+        secret=store.source if store is not None else None,
         seconds=metrics.upstream_seconds,
     )
     desk = TurnDesk(
@@ -78,7 +83,13 @@ def make_relay(
         limiter=limiter or MemoryLimiter(settings.turn_rate),
         registrations=registrations,
     )
-    return RelayService(make_router(desk, ClientAddresses(settings.trusted_proxies)), health, http)
+    router = make_router(desk, ClientAddresses(settings.trusted_proxies))
+    closing = (http,) if store is None else (http, store)
+    return RelayService(router, health, *closing)
+
+
+class _Closing(Protocol):
+    async def close(self) -> None: ...
 
 
 class _Http:
@@ -98,3 +109,27 @@ class _Http:
         if self._client is not None:
             await self._client.aclose()
             self._client = None
+
+
+class _SecretStore:
+    """The Redis where the newest secret of coturn is."""
+
+    def __init__(self, settings: Settings) -> None:
+        from redis.asyncio import Redis
+
+        if not settings.turn_realm:
+            raise SettingsError("POOLHOUSE_TURN_REALM is missing: secrets in Redis are by realm.")
+        self._client: Redis = Redis.from_url(
+            settings.turn_secret_redis_url,
+            socket_timeout=_DEADLINE_S,
+            socket_connect_timeout=_DEADLINE_S,
+        )
+        self._key = issuer_key(settings.turn_realm)
+        self.source = PolledSecret(self._fetch)
+
+    async def _fetch(self) -> str | None:
+        newest = await self._client.lindex(self._key, 0)
+        return newest.decode() if isinstance(newest, bytes) else None
+
+    async def close(self) -> None:
+        await self._client.aclose()

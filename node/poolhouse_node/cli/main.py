@@ -14,6 +14,7 @@ from poolhouse_node import __version__
 from poolhouse_node.cli import options as opt
 from poolhouse_node.cli.bench.commands import bench_app
 from poolhouse_node.cli.running import run
+from poolhouse_node.cli.turn.commands import turn_app
 
 if TYPE_CHECKING:
     from poolhouse_node.cli.host import HostOptions
@@ -33,6 +34,7 @@ app = typer.Typer(
 models_app = typer.Typer(help="The catalogue and the models on this machine.", no_args_is_help=True)
 app.add_typer(models_app, name="models")
 app.add_typer(bench_app, name="bench")
+app.add_typer(turn_app, name="turn")
 
 
 def main() -> None:

@@ -110,6 +110,7 @@ async def allocated(
     *,
     ipv6: bool = False,
     tls: ssl.SSLContext | None = None,
+    answer_timeout_s: float = _ANSWER_TIMEOUT_S,
 ) -> AsyncIterator[Allocation]:
     """Hold an allocation while open; it is given back at the end.
 
@@ -119,6 +120,7 @@ async def allocated(
     """
     async with _connected(url, tls) as connection:
         connection.authenticate(username, credential)
+        connection.answer_timeout_s = answer_timeout_s
         attributes = {
             Attribute.REQUESTED_TRANSPORT: bytes([_UDP_PROTOCOL, 0, 0, 0]),
             Attribute.LIFETIME: _LIFETIME_S.to_bytes(4, "big"),
@@ -141,6 +143,7 @@ class _Connection:
 
     def __init__(self, *, is_datagram: bool) -> None:
         self.received: asyncio.Queue[tuple[Address, bytes]] = asyncio.Queue(_MAX_WAITING)
+        self.answer_timeout_s = _ANSWER_TIMEOUT_S
         self._is_datagram = is_datagram
         self._answers: dict[bytes, asyncio.Future[tuple[Message, bytes]]] = {}
         self._user: tuple[str, str] | None = None
@@ -157,11 +160,11 @@ class _Connection:
         *,
         attributes: dict[Attribute, bytes],
         peer: Address | None = None,
-        answer_s: float = _ANSWER_TIMEOUT_S,
+        answer_s: float | None = None,
     ) -> Message:
         """Ask, with credentials when the relay wants them, and return the success."""
         for _ in range(3):
-            answer = await self._ask(method, attributes, peer, answer_s)
+            answer = await self._ask(method, attributes, peer, answer_s or self.answer_timeout_s)
             if answer.kind is MessageClass.SUCCESS:
                 return answer
             code, reason = stun.error_of(answer)

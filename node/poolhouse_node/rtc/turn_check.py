@@ -23,6 +23,8 @@ __all__ = ["PRIVATE_PEERS", "RelayFinding", "check_relay", "check_transports"]
 PRIVATE_PEERS: Final = ("127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1")
 """Loopback, a private network, cloud metadata, and loopback in two forms of IPv6."""
 
+_PUBLIC_PEER: Final = "9.9.9.9"
+"""Any public address. Nothing is sent there: a permission is a note in the relay."""
 _FORBIDDEN, _NO_SUCH_FAMILY = 403, 440
 _RELAY_TIMEOUT_S: Final = 5.0
 _RESEND_EVERY_S: Final = 0.3
@@ -87,6 +89,7 @@ async def check_relay(
             host, port = first.relayed
             findings = [access.finding("allocation", "ok", f"relays from {host} port {port}")]
             findings.append(await _through_the_relay(access, first))
+            findings.append(await _is_permitted(access, first))
             peers = [peer for peer in PRIVATE_PEERS if ":" not in peer]
             findings += [await _is_refused(access, first, peer) for peer in peers]
     except RtcError as error:
@@ -119,6 +122,16 @@ async def _through_the_relay(access: _Access, first: Allocation) -> RelayFinding
     if data != probe or sender != first.relayed:
         return access.finding(what, "failed", "something else arrived than was sent")
     return access.finding(what, "ok", "arrived whole at a second allocation")
+
+
+async def _is_permitted(access: _Access, allocation: Allocation) -> RelayFinding:
+    """Deny rules can also cover too much, and then nobody outside is reached."""
+    what = "public peers"
+    try:
+        await allocation.permit(_PUBLIC_PEER)
+    except RtcError as error:
+        return access.finding(what, "failed", f"refused: {error}")
+    return access.finding(what, "ok", "permitted")
 
 
 async def _ipv6_findings(access: _Access) -> list[RelayFinding]:
