@@ -4,7 +4,6 @@ import pytest
 
 from poolhouse_node.room.links import (
     LinkFailed,
-    MeshGreeting,
     join_step,
     no_path_sentence,
     reconnect_delay_s,
@@ -32,16 +31,6 @@ def test_reconnect_delay(case):
 
 def test_stripes_are_dialed_again_four_times_at_most():
     assert [stripe_redial_delay_s(tries) for tries in range(6)] == [2, 4, 6, 8, None, None]
-
-
-def test_a_room_without_a_key_accepts_any_proof():
-    for message in ({"t": "mesh", "v": 1, "none": 1}, {"t": "mesh", "v": 1, "p": "00" * 32}):
-        mesh = MeshGreeting()
-        assert mesh.greeting() == {"t": "mesh", "v": 1, "none": 1}
-        assert mesh.on_message({"t": "ping"}) == "wait"
-        assert mesh.on_time() == "close"
-        assert mesh.on_message(message) == "accept"
-        assert mesh.on_time() == "accept"
 
 
 @pytest.mark.parametrize("relay", [True, False])

@@ -150,6 +150,8 @@ class FakeConnection:
         self._listener: ConnectionListener | None = None
         self._early: list[Any] = []
         self._lost_because: str | None = None
+        self.binding_text = ""
+        """What both ends' fingerprints would make; a test sets two for somebody in the middle."""
 
     @property
     def is_open(self) -> bool:
@@ -173,7 +175,7 @@ class FakeConnection:
             raise ChannelClosed("the connection is closed")
 
     def binding(self) -> str:
-        return ""
+        return self.binding_text
 
     def pair(self) -> CandidatePair | None:
         return CandidatePair("host", "host")
@@ -260,6 +262,8 @@ class FakeNet:
     unreachable: set[str] = field(default_factory=set)
     """Devices that signaling knows and to which no path leads."""
     signaling_is_up: bool = True
+    someone_between: bool = False
+    """The signaling server swaps fingerprints: each end's association ends at somebody else."""
 
     def __post_init__(self) -> None:
         self._chance = random.Random(self.seed)
@@ -302,6 +306,9 @@ class FakeNet:
         near = FakeConnection(self, peer_id=accepter.peer_id, label=label, dialed=True)
         far = FakeConnection(self, peer_id=dialer.peer_id, label=label, dialed=False)
         near.other, far.other = far, near
+        # Every association has its own two fingerprints; someone between makes two associations.
+        near.binding_text = f"sha-256 {self._made:04x}"
+        far.binding_text = near.binding_text + (" forged" if self.someone_between else "")
         for name in ("main", "wire", "keepalive"):
             one, two = getattr(near, name), getattr(far, name)
             one.other, two.other = two, one

@@ -7,11 +7,13 @@ from typing import Self
 
 from poolhouse_node.device.answering import GenerationSettings
 from poolhouse_node.device.device import Identity
+from poolhouse_node.device.entrance import Secrets
 from poolhouse_node.device.events import Event
 from poolhouse_node.device.host import Host, HostSettings
 from poolhouse_node.device.joined import JoinedDevice
 from poolhouse_node.device.model import RoomModel
 from poolhouse_node.generate.sampler import Sampling
+from poolhouse_node.room.gate import Gate, GateState
 from poolhouse_node.rtc.network import Network
 from tests.support.fake_model import FakeLoader, FakeTokenizer, InlineCompute, needs
 from tests.support.fake_rtc import CALM, FakeDialer, FakeNet, Weather
@@ -47,6 +49,7 @@ class SimRoom:
     load_step_s: float = 0.2
     compute_s: float = 0.002
     devices: list[SimDevice] = field(default_factory=list)
+    saved_gates: list[GateState] = field(default_factory=list)
 
     async def __aenter__(self) -> Self:
         self.chance = random.Random(self.seed)
@@ -57,7 +60,10 @@ class SimRoom:
     async def __aexit__(self, *exc_info) -> None:
         await self._stack.aclose()
 
-    async def host(self, *, pledge_gb: float = 1.0) -> Host:
+    async def host(
+        self, *, pledge_gb: float = 1.0, gate: Gate | None = None, denies_unknown: bool = False
+    ) -> Host:
+        self.gate = gate or Gate(self.chance.randbytes, asks=False)
         dialer, events = self.net.dialer(HOST_ID), []
         host = Host(
             Network(dialer),
@@ -66,7 +72,11 @@ class SimRoom:
             model=RoomModel("fake", "Fake", needs(), 2048, FakeTokenizer()),
             loader=FakeLoader(self.load_step_s),
             compute=self._compute(),
-            settings=HostSettings(GenerationSettings(self.sampling, self.max_tokens), self.split),
+            settings=HostSettings(
+                GenerationSettings(self.sampling, self.max_tokens), self.split, denies_unknown
+            ),
+            gate=self.gate,
+            save_gate=self.saved_gates.append,
             draw=self.chance.random,
         )
         self.devices.append(SimDevice(host, dialer, events))
@@ -79,6 +89,9 @@ class SimRoom:
         holds_layers: bool = True,
         loader: FakeLoader | None = None,
         pledge_gb: float = 1.0,
+        secrets: Secrets | None = None,
+        trust_unverified: bool = False,
+        wait: bool = True,
     ) -> JoinedDevice:
         dialer, events = self.net.dialer(), []
         device = JoinedDevice(
@@ -88,10 +101,14 @@ class SimRoom:
             host_id=HOST_ID,
             loader=loader or FakeLoader(self.load_step_s),
             compute=self._compute(),
+            draw_bytes=self.chance.randbytes,
+            secrets=secrets,
+            trust_unverified=trust_unverified,
         )
         self.devices.append(SimDevice(device, dialer, events))
         await self._stack.enter_async_context(device)
-        await device.join()
+        if wait:
+            await device.join()
         return device
 
     def of(self, device: Host | JoinedDevice) -> SimDevice:

@@ -160,6 +160,15 @@ def _line(event: Event) -> Text | None:
     match event:
         case ev.DeviceJoined(name=name, label=label):
             return _text(f"+ {name} joined ({label})")
+        case ev.DeviceWaits(name=name, label=label, digits=digits):
+            shown = f", digits {digits}" if digits else ""
+            text = f"? {name} ({label}{shown}) waits: poolhouse room allow or deny"
+            return _text(text, style="bold")
+        case ev.DeviceWithdrew(name=name):
+            return _text(f"? {name} went away")
+        case ev.LobbyEntered(digits=digits):
+            shown = f" Both screens must show {digits}." if digits else ""
+            return _text(f"Waiting for the host to let this device in.{shown}")
         case ev.DeviceLeft(name=name, verb=verb):
             return _text(f"- {name} {verb}", style="yellow")
         case ev.DeviceStalled(name=name, silent_s=silent_s):

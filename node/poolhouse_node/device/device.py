@@ -86,8 +86,8 @@ class Device(ABC):
     # ---- what subclasses say -------------------------------------------------------------------
 
     @abstractmethod
-    def make_hello(self, link: Link) -> Hello:
-        """The hello for a link that has just opened."""
+    def greet(self, peer: Peer) -> None:
+        """A link has just opened: say hello, and what goes with it on this kind of link."""
 
     @abstractmethod
     def hello_came(self, peer: Peer, hello: Hello) -> None:
@@ -159,13 +159,9 @@ class Device(ABC):
     # ---- NetworkEvents -------------------------------------------------------------------------
 
     def link_opened(self, link: Link) -> None:
-        """A fresh link: whatever was known of this peer is old. Hello goes first."""
+        """A fresh link: whatever was known of this peer is old."""
         self.peers[link.peer_id] = peer = Peer(link)
-        self.send(peer, self.make_hello(link))
-        self.greeted(peer)
-
-    def greeted(self, peer: Peer) -> None:  # noqa: B027 - a hook, nothing is owed
-        """Hello is sent; links between devices send their proof now."""
+        self.greet(peer)
 
     def message(self, link: Link, message: Mapping[str, Any]) -> None:
         """Read a message and act on it; what cannot be read is counted and ignored."""

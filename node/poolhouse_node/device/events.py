@@ -15,8 +15,11 @@ __all__ = [
     "DeviceJoined",
     "DeviceLeft",
     "DeviceStalled",
+    "DeviceWaits",
+    "DeviceWithdrew",
     "Event",
     "LoadProgress",
+    "LobbyEntered",
     "Notice",
     "Notify",
     "PromptProgress",
@@ -35,6 +38,29 @@ __all__ = [
 class DeviceJoined:
     name: str
     label: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceWaits:
+    """A device asks to be let in. ``digits`` are on its screen too, unless someone is between."""
+
+    name: str
+    label: str
+    digits: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceWithdrew:
+    """A waiting device went away."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LobbyEntered:
+    """This device waits until the host's person lets it in."""
+
+    digits: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +179,9 @@ class Notice:
 
 type Event = (
     DeviceJoined
+    | DeviceWaits
+    | DeviceWithdrew
+    | LobbyEntered
     | DeviceLeft
     | Dealt
     | LoadProgress

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from poolhouse_node.device.answering import Answering, AnswerRecord, GenerationSettings
 from poolhouse_node.device.dealing import Start, StartError, make_deal
 from poolhouse_node.device.device import Device, Identity, Peer
+from poolhouse_node.device.doorman import Doorman
 from poolhouse_node.device.events import (
     DeviceJoined,
     DeviceLeft,
@@ -28,7 +29,7 @@ from poolhouse_node.room.versions import PROTOCOL
 from poolhouse_node.wire.messages import loading
 from poolhouse_node.wire.messages.asking import Ask as AskMessage
 from poolhouse_node.wire.messages.asking import Busy, Stop
-from poolhouse_node.wire.messages.joining import Bye, Hello, Pledge
+from poolhouse_node.wire.messages.joining import AuthProof, Bye, Hello, Pledge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from poolhouse_node.device.model import RoomModel
     from poolhouse_node.device.ports import Link, Network, ShardLoader
     from poolhouse_node.generate.ports import Compute, LapFailure
+    from poolhouse_node.room.gate import Gate, GateState
     from poolhouse_node.shard import Shard
     from poolhouse_node.wire.messages import Message
     from poolhouse_node.wire.slices import Frame
@@ -51,6 +53,8 @@ class HostSettings:
     generation: GenerationSettings
     split: tuple[int, ...] | None = None
     """Layers per device, host first; ``None`` deals by memory."""
+    denies_unknown: bool = False
+    """Refuse devices that prove nothing instead of asking the person."""
 
 
 class Host(Device):
@@ -66,12 +70,27 @@ class Host(Device):
         loader: ShardLoader,
         compute: Compute,
         settings: HostSettings,
+        gate: Gate,
+        save_gate: Callable[[GateState], None],
         draw: Callable[[], float],
     ) -> None:
         super().__init__(network, identity, notify)
         self.model, self.settings = model, settings
         self.roster = Roster()
-        self.roster.add(Member(network.peer_id, identity.name, identity.meta))
+        self.roster.add(Member(network.peer_id, identity.name, identity.meta, proves_links=True))
+        self.gate = gate
+        self.doorman = Doorman(
+            gate,
+            my_id=lambda: network.peer_id,
+            send=self.send,
+            let_in=self._let_in,
+            refuse=self.refuse,
+            notify=notify,
+            save=lambda: save_gate(gate.state()),
+            denies_unknown=settings.denies_unknown,
+        )
+        network.mesh.key = gate.mesh_key
+        network.mesh.proves = self.roster.proves
         self._loader, self._compute, self._draw = loader, compute, draw
         self._chain = WorkerChain(self._link_to, self._rtt_s, self.roster.name_of)
         self._watch = AnswerWatch()
@@ -145,23 +164,31 @@ class Host(Device):
 
     # ---- Device --------------------------------------------------------------------------------
 
-    def make_hello(self, link: Link) -> Hello:
-        return Hello(name=self.identity.name, v=PROTOCOL, meta=self.identity.meta)
+    def greet(self, peer: Peer) -> None:
+        self.send(
+            peer,
+            Hello(
+                name=self.identity.name,
+                v=PROTOCOL,
+                meta=self.identity.meta,
+                auth=1,
+                gate=1,
+                ask=1 if self.gate.asks else 0,
+            ),
+        )
 
     def hello_came(self, peer: Peer, hello: Hello) -> None:
-        peer_id = peer.link.peer_id
         peer.meta = clean_meta(hello.meta, on_host=True)
-        name = clean_name(hello.name, peer_id)
-        member = self.roster.add(Member(peer_id, name, peer.meta, proves_links=bool(hello.auth)))
-        self.admit(peer)
-        self._tell_roster()
-        self.notify(DeviceJoined(member.name, device_label(member.meta)))
-        self._welcome(peer, member)
-        self._arrivals.set()
+        self.doorman.hello(peer, hello)
+
+    def passes_held(self, message: Message) -> bool:
+        return isinstance(message, AuthProof)
 
     def act_on(self, peer: Peer, message: Message) -> None:
         peer_id = peer.link.peer_id
         match message:
+            case AuthProof():
+                self.doorman.proof(peer, message)
             case AskMessage(text=text):
                 self._guest_asks(peer, text)
             case Stop():
@@ -191,7 +218,7 @@ class Host(Device):
     def peer_gone(self, peer: Peer, verb: str) -> None:
         peer_id = peer.link.peer_id
         member = self.roster.remove(peer_id)
-        if member is None:
+        if self.doorman.gone(peer_id) or member is None:
             return
         self.notify(DeviceLeft(member.name, verb))
         if self._answering is not None:
@@ -210,6 +237,17 @@ class Host(Device):
         return self._starting
 
     # ---- devices -------------------------------------------------------------------------------
+
+    def _let_in(self, peer: Peer, hello: Hello) -> None:
+        """The gate said yes, and ``admit`` is on its way."""
+        peer_id = peer.link.peer_id
+        name = clean_name(hello.name, peer_id)
+        member = self.roster.add(Member(peer_id, name, peer.meta, proves_links=bool(hello.auth)))
+        self.admit(peer)
+        self._tell_roster()
+        self.notify(DeviceJoined(member.name, device_label(member.meta)))
+        self._welcome(peer, member)
+        self._arrivals.set()
 
     def _welcome(self, peer: Peer, member: Member) -> None:
         if self._answering is None:

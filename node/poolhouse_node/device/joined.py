@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from poolhouse_node.device.answers import GuestScreen, SeenAnswer
 from poolhouse_node.device.device import Device, Identity, Peer
+from poolhouse_node.device.entrance import Entrance, Secrets
 from poolhouse_node.device.events import (
     Dealt,
     LoadProgress,
-    Notice,
     RoomDegraded,
     RoomOnline,
     RoomOver,
@@ -19,18 +19,23 @@ from poolhouse_node.device.events import (
     StartFailed,
 )
 from poolhouse_node.device.worker import Worker
+from poolhouse_node.room.joining import Joiner
 from poolhouse_node.room.links import LinkFailed
+from poolhouse_node.room.mesh import MESH_WAIT_S, MeshGreeting
 from poolhouse_node.room.roster import Member, Roster, clean_meta, clean_name
 from poolhouse_node.room.versions import PROTOCOL, advice_for_us
 from poolhouse_node.wire.messages import loading
 from poolhouse_node.wire.messages.asking import Ask, Stop
-from poolhouse_node.wire.messages.joining import Admit, Hello, Lobby, Mesh
+from poolhouse_node.wire.messages.joining import Admit, Auth, Hello, Lobby, Mesh
 from poolhouse_node.wire.messages.joining import Roster as RosterMessage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from poolhouse_node.device.events import Notify
     from poolhouse_node.device.ports import Link, Network, ShardLoader
     from poolhouse_node.generate.ports import Compute
+    from poolhouse_node.room.mesh import MeshVerdict
     from poolhouse_node.wire.messages import Message
     from poolhouse_node.wire.slices import Frame
 
@@ -69,6 +74,9 @@ class JoinedDevice(Device):
         host_id: str,
         loader: ShardLoader,
         compute: Compute,
+        draw_bytes: Callable[[int], bytes],
+        secrets: Secrets | None = None,
+        trust_unverified: bool = False,
     ) -> None:
         super().__init__(network, identity, notify)
         self.host_id = host_id
@@ -78,7 +86,10 @@ class JoinedDevice(Device):
         self._loader, self._compute = loader, compute
         self._online = asyncio.Event()
         self._inside = asyncio.Event()
-        self._waiting_in_lobby = False
+        self._secrets, self._trust_unverified = secrets or Secrets(), trust_unverified
+        self._draw_bytes = draw_bytes
+        self._entrance: Entrance | None = None
+        self._greetings: dict[str, MeshGreeting] = {}
         self._over: asyncio.Future[RoomEnd] = asyncio.get_running_loop().create_future()
         self._linking = asyncio.Lock()
         self._linked: dict[str, asyncio.Future[Link]] = {}
@@ -115,10 +126,13 @@ class JoinedDevice(Device):
                 )
                 if self._over.done():
                     raise JoinFailed(self._over.result().why)
-                if not done and not self._waiting_in_lobby:
+                if not done and not self._is_in_lobby():
                     raise JoinFailed("The host took the link but said nothing; try again.")
         finally:
             inside.cancel()
+
+    def _is_in_lobby(self) -> bool:
+        return self._entrance is not None and self._entrance.waits_in_lobby
 
     async def until_online(self) -> None:
         """Wait until the room can answer. Raises :class:`JoinFailed` when it is over before."""
@@ -147,28 +161,34 @@ class JoinedDevice(Device):
 
     # ---- Device --------------------------------------------------------------------------------
 
-    def make_hello(self, link: Link) -> Hello:
-        to_host = link.peer_id == self.host_id
-        return Hello(
-            name=self.name, v=PROTOCOL, meta=self.identity.meta, join=1 if to_host else False
+    def greet(self, peer: Peer) -> None:
+        if self.is_host(peer):
+            self._entrance = self._make_entrance()
+            self._entrance.opened(peer)
+            return
+        self.send(peer, Hello(name=self.name, v=PROTOCOL, meta=self.identity.meta, auth=1))
+        mesh = self._greetings[peer.link.peer_id] = MeshGreeting(
+            self.network.mesh,
+            peer_id=peer.link.peer_id,
+            my_id=self.network.peer_id,
+            dialed=peer.link.dialed,
+            binding=peer.link.binding(),
         )
-
-    def greeted(self, peer: Peer) -> None:
-        if not self.is_host(peer):
-            self.send(peer, Mesh(v=1, none=1))  # decision 15: no gate, no mesh key
+        self.send(peer, mesh.greeting())
+        asyncio.get_running_loop().call_later(MESH_WAIT_S, self._mesh_waited, peer, mesh)
 
     def hello_came(self, peer: Peer, hello: Hello) -> None:
         peer.meta = clean_meta(hello.meta, on_host=False)
-        if self.is_host(peer) and not hello.gate:
-            self._let_in(peer)
+        if self.is_host(peer) and self._entrance is not None:
+            self._entrance.host_hello(peer, hello)
 
     def passes_held(self, message: Message) -> bool:
-        return isinstance(message, Lobby | Admit | Mesh)
+        return isinstance(message, Auth | Lobby | Admit | Mesh)
 
     def act_on(self, peer: Peer, message: Message) -> None:
         match message:
             case Mesh():
-                self._mesh_came(peer)
+                self._mesh_came(peer, message)
             case loading.RangeRequest(id=request):
                 self.send(peer, loading.RangePart(id=request, miss=1))
             case _ if self.is_host(peer):
@@ -183,6 +203,7 @@ class JoinedDevice(Device):
             linked.set_result(peer.link)
 
     def peer_gone(self, peer: Peer, verb: str) -> None:
+        self._greetings.pop(peer.link.peer_id, None)
         if self.is_host(peer):
             self._end(f"The host {verb}; the room is over for this device.")
             return
@@ -209,18 +230,40 @@ class JoinedDevice(Device):
 
     # ---- inside --------------------------------------------------------------------------------
 
-    def _let_in(self, peer: Peer) -> None:
+    def _make_entrance(self) -> Entrance:
+        secrets = self._secrets
+        joiner = Joiner(
+            self._draw_bytes,
+            self.network.peer_id,
+            self.host_id,
+            key=secrets.key,
+            come_back_pass=secrets.come_back_pass,
+        )
+        return Entrance(
+            joiner,
+            secrets,
+            self._trust_unverified,
+            send=self.send,
+            say_hello=self._say_hello,
+            go_in=self._go_in,
+            leave=self._end,
+            notify=self.notify,
+        )
+
+    def _say_hello(self, peer: Peer, proofs: dict[str, object]) -> None:
+        fields = {"name": self.name, "v": PROTOCOL, "meta": self.identity.meta, "join": 1}
+        self.send(peer, Hello(**fields, **proofs))  # type: ignore[arg-type]  # the fields of Hello
+
+    def _go_in(self, peer: Peer, mesh_key: str) -> None:
+        self.network.mesh.key = mesh_key
         if not peer.admitted:
             self.admit(peer)
             self._inside.set()
 
     def _host_says(self, peer: Peer, message: Message) -> None:
         match message:
-            case Lobby():
-                self._waiting_in_lobby = True
-                self.notify(Notice("Waiting for the host to let this device in."))
-            case Admit():
-                self._let_in(peer)
+            case Auth() | Lobby() | Admit() if self._entrance is not None:
+                self._at_the_gate(peer, self._entrance, message)
             case RosterMessage():
                 self._roster(message)
             case loading.InventoryRequest(url=url):
@@ -232,6 +275,15 @@ class JoinedDevice(Device):
                     self.notify(LoadProgress(name, int(percent)))
             case _:
                 self._room_changed(message)
+
+    def _at_the_gate(self, peer: Peer, entrance: Entrance, message: Message) -> None:
+        match message:
+            case Auth():
+                entrance.challenged(peer, message)
+            case Lobby():
+                entrance.in_lobby()
+            case Admit() if not peer.admitted:
+                entrance.admitted(peer, message)
 
     def _room_changed(self, message: Message) -> None:
         match message:
@@ -258,6 +310,12 @@ class JoinedDevice(Device):
             self.roster.members[entry.id] = member
         if self.network.peer_id in self.roster.members:
             self.name = self.roster.name_of(self.network.peer_id)
+        self.network.mesh.proves = self.roster.proves
+        self.network.roster_changed()
+        for peer_id, mesh in self._greetings.items():
+            peer = self.peers.get(peer_id)
+            if peer is not None and not peer.admitted:
+                self._mesh_judged(peer, mesh.again())
 
     def _layers(self, message: loading.Layers) -> None:
         shares = [_share(name, text, message.held or {}) for name, text in message.by.items()]
@@ -266,10 +324,20 @@ class JoinedDevice(Device):
         if self.name not in message.by and self.worker.layers is not None:
             self.tasks.spawn(self.worker.release(), "release layers")
 
-    def _mesh_came(self, peer: Peer) -> None:
-        """Without a mesh key of ours every proof is taken (joining, section 6)."""
-        if not peer.admitted:
+    def _mesh_came(self, peer: Peer, message: Mesh) -> None:
+        mesh = self._greetings.get(peer.link.peer_id)
+        if mesh is not None and not peer.admitted:
+            self._mesh_judged(peer, mesh.on_message(message))
+
+    def _mesh_waited(self, peer: Peer, mesh: MeshGreeting) -> None:
+        if self.peers.get(peer.link.peer_id) is peer and not peer.admitted:
+            self._mesh_judged(peer, mesh.on_time())
+
+    def _mesh_judged(self, peer: Peer, verdict: MeshVerdict) -> None:
+        if verdict == "accept":
             self.admit(peer)
+        elif verdict == "close":  # it is not told why
+            self.drop(peer, "did not prove itself")
 
     async def _link_to_device(self, peer_id: str) -> Link:
         """A link over which that device takes frames.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from poolhouse_node.room.mesh import MeshKey
     from poolhouse_node.shard import Shard
     from poolhouse_node.wire.slices import Frame
 
@@ -38,6 +39,10 @@ class Link(Protocol):
     @property
     def transport(self) -> str:
         """What carries it, for people: ``libdatachannel host/host``."""
+        ...
+
+    def binding(self) -> str:
+        """What a proof on this link is bound to (joining, section 5); empty when nothing is."""
         ...
 
     def admit(self) -> None:
@@ -96,6 +101,13 @@ class Network(Protocol):
     @property
     def links(self) -> Mapping[str, Link]:
         """Open links by peer id."""
+        ...
+
+    mesh: MeshKey
+    """The room's key, with which stripes and links between devices prove themselves."""
+
+    def roster_changed(self) -> None:
+        """What the roster says of a device's proofs may be new: judge again who waits."""
         ...
 
     def listen(self, events: NetworkEvents) -> None:

@@ -1,21 +1,14 @@
-"""Rules of links: why one failed, when to try again, the mesh proof of a room without a key."""
+"""Rules of links: why one failed, when to try again."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Final, Literal
 
 __all__ = [
     "MAX_STRIPE_TRIES",
-    "MESH_WAIT_S",
     "JoinStep",
     "LinkFailed",
     "LinkFailure",
-    "MeshGreeting",
-    "MeshVerdict",
     "join_step",
     "no_path_sentence",
     "reconnect_delay_s",
@@ -26,9 +19,7 @@ type LinkFailure = Literal["no-such-peer", "no-path", "timeout", "signaling", "c
 type JoinStep = Literal[
     "quiet", "still-connecting", "found-looking-for-path", "fail-no-path", "fail-no-room"
 ]
-type MeshVerdict = Literal["accept", "close", "wait"]
 
-MESH_WAIT_S: Final = 10.0
 MAX_STRIPE_TRIES: Final = 4
 
 _QUIET_S = 5.0
@@ -89,29 +80,3 @@ def reconnect_delay_s(attempt: int) -> float:
 def stripe_redial_delay_s(tries: int) -> float | None:
     """Wait before a stripe is dialed again after ``tries`` failures; None to give up (wire, 1)."""
     return _STRIPE_REDIAL_S * (tries + 1) if tries < MAX_STRIPE_TRIES else None
-
-
-@dataclass(slots=True)
-class MeshGreeting:
-    """The proof on one association, in a room that has no mesh key yet (decision 15).
-
-    Send :meth:`greeting` when the association opens. Then ask :meth:`on_message` about each
-    ``mesh`` that comes and :meth:`on_time` once :data:`MESH_WAIT_S` have passed.
-    """
-
-    accepted: bool = False
-
-    def greeting(self) -> dict[str, Any]:
-        """The ``mesh`` message of this end."""
-        return {"t": "mesh", "v": 1, "none": 1}
-
-    def on_message(self, message: Mapping[str, Any]) -> MeshVerdict:
-        """A device without a mesh key accepts any proof (joining, section 6)."""
-        if message.get("t") != "mesh":
-            return "wait"
-        self.accepted = True
-        return "accept"
-
-    def on_time(self) -> MeshVerdict:
-        """The wait is over: what is not accepted by now is closed."""
-        return "accept" if self.accepted else "close"

@@ -108,6 +108,11 @@ class Roster:
         member = self.members.get(peer_id)
         return member.name if member else peer_id[:8]
 
+    def proves(self, peer_id: str) -> bool | None:
+        """Does a device prove its links? ``None`` when it is not listed."""
+        member = self.members.get(peer_id)
+        return None if member is None else member.proves_links
+
     def to_message(self) -> joining.Roster:
         """What everyone is sent on every change."""
         return joining.Roster(

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from poolhouse_node.room.links import LinkFailed
+from poolhouse_node.room.mesh import MeshKey
 from poolhouse_node.rtc.connection import STRIPE_LABEL
 from poolhouse_node.rtc.link import Link, LinkSettings
 from poolhouse_node.rtc.stripes import Stripes
@@ -49,6 +50,7 @@ class Network:
     def __init__(self, dialer: Dialer, settings: LinkSettings | None = None) -> None:
         self._dialer = dialer
         self._settings = settings or LinkSettings()
+        self.mesh = MeshKey()
         self._events: NetworkListener | None = None
         self._links: dict[str, Link] = {}
         self._stripes: dict[Link, Stripes] = {}
@@ -67,6 +69,10 @@ class Network:
     @property
     def links(self) -> Mapping[str, Link]:
         return MappingProxyType(self._links)
+
+    def roster_changed(self) -> None:
+        for stripes in list(self._stripes.values()):
+            stripes.roster_changed()
 
     def listen(self, events: NetworkListener) -> None:
         self._events = events
@@ -124,7 +130,7 @@ class Network:
             older.retire()
         link = Link(connection, self, self._settings)
         self._links[link.peer_id] = link
-        self._stripes[link] = Stripes(link, self._dialer, self._settings.associations)
+        self._stripes[link] = Stripes(link, self._dialer, self._settings.associations, self.mesh)
         if self._events is not None:
             self._events.link_opened(link)
         link.start()

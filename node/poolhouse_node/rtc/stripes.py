@@ -7,19 +7,19 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from poolhouse_node.room.links import (
-    MESH_WAIT_S,
-    LinkFailed,
-    MeshGreeting,
-    stripe_redial_delay_s,
-)
+from poolhouse_node.room.links import LinkFailed, stripe_redial_delay_s
+from poolhouse_node.room.mesh import MESH_WAIT_S, MeshGreeting
 from poolhouse_node.rtc.connection import STRIPE_LABEL
 from poolhouse_node.rtc.peer import ChannelClosed
 from poolhouse_node.rtc.tasks import TaskSet
+from poolhouse_node.wire.errors import WireError
+from poolhouse_node.wire.messages import parse, to_map
+from poolhouse_node.wire.messages.joining import Mesh
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from poolhouse_node.room.mesh import MeshKey, MeshVerdict
     from poolhouse_node.rtc.connection import ConnectionPort
     from poolhouse_node.rtc.dialer import Dialer
     from poolhouse_node.rtc.link import Link
@@ -39,14 +39,18 @@ class Stripe:
     """One stripe, from open to end. Carries ``mesh`` until both ends have proved themselves."""
 
     def __init__(
-        self, connection: ConnectionPort, link: Link, ended: Callable[[Stripe], None]
+        self,
+        connection: ConnectionPort,
+        link: Link,
+        mesh: MeshGreeting,
+        ended: Callable[[Stripe], None],
     ) -> None:
         self.connection = connection
         self.joined = False
         self.ended = asyncio.Event()
         self._link = link
         self._on_end = ended
-        self._mesh = MeshGreeting()
+        self._mesh = mesh
         self._early: list[bytes] = []
         self._timer = asyncio.get_running_loop().call_later(MESH_WAIT_S, self._waited)
 
@@ -54,7 +58,7 @@ class Stripe:
         """Prove this end and begin to read."""
         self.connection.wire.on_message = self._early_slice
         with contextlib.suppress(ChannelClosed):  # its end follows from listening
-            self.connection.send(self._mesh.greeting())
+            self.connection.send(to_map(self._mesh.greeting()))
         self.connection.listen(self)
 
     def try_join(self) -> None:
@@ -75,9 +79,19 @@ class Stripe:
     # What the connection tells.
 
     def message(self, value: Any) -> None:
-        if isinstance(value, dict) and not self.joined:
-            self._mesh.on_message(value)
-            self.try_join()
+        if not isinstance(value, dict) or self.joined:
+            return
+        try:
+            message = parse(value)
+        except WireError:
+            return
+        if isinstance(message, Mesh):
+            self._judged(self._mesh.on_message(message))
+
+    def roster_changed(self) -> None:
+        """A device that proved nothing may be known now."""
+        if not self.joined and not self.ended.is_set():
+            self._judged(self._mesh.again())
 
     def heard(self) -> None:
         self._link.heard()
@@ -92,7 +106,12 @@ class Stripe:
             self._early.append(data)
 
     def _waited(self) -> None:
-        if self._mesh.on_time() == "close":
+        self._judged(self._mesh.on_time())
+
+    def _judged(self, verdict: MeshVerdict) -> None:
+        if verdict == "accept":
+            self.try_join()
+        elif verdict == "close":
             _log.info("stripe.unproved: to %.8s", self.connection.peer_id)
             self._finish()
 
@@ -109,8 +128,9 @@ class Stripe:
 class Stripes:
     """All stripes of one link. The side that dialed the link dials them, once it is admitted."""
 
-    def __init__(self, link: Link, dialer: Dialer, associations: int) -> None:
+    def __init__(self, link: Link, dialer: Dialer, associations: int, mesh: MeshKey) -> None:
         self._link = link
+        self._mesh = mesh
         self._dialer = dialer
         self._wanted = associations - 1
         self._stripes: list[Stripe] = []
@@ -124,6 +144,11 @@ class Stripes:
         if self._link.dialed:
             for number in range(self._wanted):
                 self._tasks.spawn(self._keep_one(), f"stripe-{number}")
+
+    def roster_changed(self) -> None:
+        """Judge again who has not proved itself."""
+        for stripe in list(self._stripes):
+            stripe.roster_changed()
 
     def incoming(self, connection: ConnectionPort) -> bool:
         """The other side dialed a stripe; it waits with the link for admission.
@@ -145,7 +170,14 @@ class Stripes:
         await asyncio.gather(*(stripe.connection.wait_closed() for stripe in stripes))
 
     def _add(self, connection: ConnectionPort) -> Stripe:
-        stripe = Stripe(connection, self._link, self._stripes.remove)
+        mesh = MeshGreeting(
+            self._mesh,
+            peer_id=connection.peer_id,
+            my_id=self._dialer.peer_id,
+            dialed=connection.dialed,
+            binding=connection.binding(),
+        )
+        stripe = Stripe(connection, self._link, mesh, self._stripes.remove)
         self._stripes.append(stripe)
         stripe.start()
         return stripe

@@ -1,0 +1,171 @@
+"""The host's side of the gate: challenges, the lobby, letting in (joining, section 3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from poolhouse_node.device.events import DeviceWaits, DeviceWithdrew, Notice
+from poolhouse_node.room.gate import REFUSALS
+from poolhouse_node.room.proofs import Transcript
+from poolhouse_node.room.roster import clean_meta, clean_name, device_label
+from poolhouse_node.wire.messages.joining import Auth, Lobby
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from poolhouse_node.device.device import Peer
+    from poolhouse_node.device.events import Notify
+    from poolhouse_node.room.gate import Decision, Gate
+    from poolhouse_node.wire.messages import Message
+    from poolhouse_node.wire.messages.joining import AuthProof, Hello
+
+__all__ = ["Doorman", "Waiting"]
+
+
+@dataclass(slots=True)
+class _Knock:
+    """A device that said hello and is not in yet."""
+
+    peer: Peer
+    hello: Hello
+    transcript: Transcript | None = None
+    host_nonce: str | None = None
+    digits: str | None = None
+
+    @property
+    def name(self) -> str:
+        return clean_name(self.hello.name, self.peer.link.peer_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A device in the lobby, for the person who decides."""
+
+    peer_id: str
+    name: str
+    label: str
+    digits: str | None
+    """Six digits that its person sees too, unless someone stands between."""
+
+
+@dataclass(slots=True)
+class Doorman:
+    """Holds devices until the gate, or the person, lets them in.
+
+    ``let_in`` brings a device into the room, ``refuse`` ends its link with a reason, ``save`` is
+    called when passes changed.
+    """
+
+    gate: Gate
+    my_id: Callable[[], str]
+    send: Callable[[Peer, Message], None]
+    let_in: Callable[[Peer, Hello], None]
+    refuse: Callable[[Peer, str], None]
+    notify: Notify
+    save: Callable[[], None]
+    denies_unknown: bool = False
+    """Refuse whoever proves nothing instead of asking the person."""
+    _knocks: dict[str, _Knock] = field(default_factory=dict)
+
+    def hello(self, peer: Peer, hello: Hello) -> None:
+        """The first hello on a held link."""
+        knock = self._knocks[peer.link.peer_id] = _Knock(peer, hello)
+        knock.host_nonce = self.gate.challenge(hello)
+        if knock.host_nonce is not None:
+            self.send(peer, Auth(v=1, hn=knock.host_nonce))
+        else:
+            self._decided(knock, self.gate.on_hello(peer.link.peer_id, hello))
+
+    def proof(self, peer: Peer, proof: AuthProof) -> None:
+        """The answer to a challenge, taken once."""
+        knock = self._knocks.get(peer.link.peer_id)
+        if knock is None or knock.host_nonce is None or knock.transcript is not None:
+            return
+        knock.transcript = Transcript(
+            binding=peer.link.binding(),
+            joiner_id=peer.link.peer_id,
+            host_id=self.my_id(),
+            joiner_nonce=proof.jn,
+            host_nonce=knock.host_nonce,
+        )
+        self._decided(knock, self.gate.on_proof(knock.hello, proof, knock.transcript))
+
+    def waiting(self) -> list[Waiting]:
+        """Who is in the lobby, in the order of arrival."""
+        knocks = [self._knocks[peer_id] for peer_id in self.gate.waiting if peer_id in self._knocks]
+        return [self._waiting(knock) for knock in knocks]
+
+    def allow(self, name: str) -> bool:
+        """Let a waiting device in; False when none of that name waits."""
+        knock = self._named(name)
+        if knock is not None:
+            self._admit(knock, self.gate.allow(knock.peer.link.peer_id))
+        return knock is not None
+
+    def deny(self, name: str) -> bool:
+        """Refuse a waiting device; False when none of that name waits."""
+        knock = self._named(name)
+        if knock is not None:
+            self._refuse(knock, self.gate.deny(knock.peer.link.peer_id))
+        return knock is not None
+
+    def gone(self, peer_id: str) -> bool:
+        """A link closed; True when its device was not in yet."""
+        knock = self._knocks.pop(peer_id, None)
+        if knock is not None and self.gate.withdraw(peer_id):
+            self.notify(DeviceWithdrew(knock.name))
+        return knock is not None
+
+    # ---- inside --------------------------------------------------------------------------------
+
+    def _decided(self, knock: _Knock, decision: Decision) -> None:
+        knock.digits = decision.digits
+        if decision.announced_in_vain:
+            self.notify(Notice(f"{knock.name} came with a link or pass that did not check out."))
+        if decision.showed_raw_secret:
+            self.notify(Notice(f"{knock.name} is an older device: it sent a secret as it is."))
+        match decision.kind:
+            case "admit":
+                self._admit(knock, decision)
+            case "refuse":
+                self._refuse(knock, decision)
+            case "ask" if self.denies_unknown:
+                self._end(knock, REFUSALS["denied"])
+            case "ask":
+                self.gate.wait(knock.peer.link.peer_id, knock.name)
+                self.send(knock.peer, Lobby())
+                waiting = self._waiting(knock)
+                self.notify(DeviceWaits(waiting.name, waiting.label, waiting.digits))
+
+    def _admit(self, knock: _Knock, decision: Decision) -> None:
+        del self._knocks[knock.peer.link.peer_id]
+        is_api = bool(clean_meta(knock.hello.meta, on_host=True).get("api"))
+        message = self.gate.admit_message(decision, knock.transcript, knock.name, is_api=is_api)
+        if message.pass_ is not None:
+            self.save()
+        self.send(knock.peer, message)
+        self.let_in(knock.peer, knock.hello)
+
+    def _refuse(self, knock: _Knock, decision: Decision) -> None:
+        self._end(knock, REFUSALS[decision.reason or "denied"])
+
+    def _end(self, knock: _Knock, reason: str) -> None:
+        self._knocks.pop(knock.peer.link.peer_id, None)
+        self.refuse(knock.peer, reason)
+
+    def _named(self, name: str) -> _Knock | None:
+        """By name, or by the six digits without the space."""
+        plain = name.replace(" ", "")
+        for peer_id in self.gate.waiting:
+            knock = self._knocks.get(peer_id)
+            if knock is not None and plain in {
+                knock.name.replace(" ", ""),
+                (knock.digits or "-").replace(" ", ""),
+            }:
+                return knock
+        return None
+
+    def _waiting(self, knock: _Knock) -> Waiting:
+        meta = clean_meta(knock.hello.meta, on_host=True)
+        return Waiting(knock.peer.link.peer_id, knock.name, device_label(meta), knock.digits)
