@@ -13,20 +13,30 @@ from poolhouse_node.device.compute import ComputeThread
 from poolhouse_node.device.device import Identity
 from poolhouse_node.device.host import Host, HostSettings
 from poolhouse_node.device.joined import JoinedDevice
-from poolhouse_node.rtc.open import open_network
+from poolhouse_node.rtc.open import open_network, parse_servers
 from poolhouse_node.rtc.signaling import SignalingError
-from poolhouse_node.wire.codes import format_code, host_peer_id, make_code, parse_code
+from poolhouse_node.wire.codes import (
+    format_code,
+    host_peer_id,
+    invite_link,
+    make_code,
+    parse_code,
+    parse_invite,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from poolhouse_node.cli.loading import EngineLoader
+    from poolhouse_node.device.entrance import Secrets
     from poolhouse_node.device.events import Notify
     from poolhouse_node.device.model import RoomModel
+    from poolhouse_node.room.gate import Gate, GateState
     from poolhouse_node.rtc.network import Network
     from poolhouse_node.rtc.peer import Engine
+    from poolhouse_node.wire.codes import Invite
 
-__all__ = ["Place", "make_host", "make_joined", "open_room", "read_code"]
+__all__ = ["Place", "make_host", "make_invite", "make_joined", "open_room", "read_invite"]
 
 CODES_TO_TRY = 5
 
@@ -39,14 +49,19 @@ class Place:
     engine: Engine
 
 
-def read_code(text: str) -> str:
+def read_invite(text: str) -> Invite:
     """A room code or an invite link as a person gives it. Raises :class:`CommandFailed`."""
-    from poolhouse_node.wire.codes import parse_invite
-
     invite = parse_invite(text)
-    if invite is None or not invite.code:
+    if invite is None:
         raise CommandFailed(f"{text!r} is neither a room code (like 4TK-G9P) nor an invite link.")
-    return invite.code
+    return invite
+
+
+def make_invite(place: Place, code: str, key: str) -> str:
+    """The link that brings a device here: the control plane's address, the code, the key."""
+    server = parse_servers(place.servers)[0]
+    scheme = "https" if server.secure else "http"
+    return invite_link(f"{scheme}://{server.host}:{server.port}", code, key)
 
 
 async def open_room(place: Place, code: str | None) -> tuple[Network, str]:
@@ -83,6 +98,8 @@ def make_host(
     model: RoomModel,
     loader: EngineLoader,
     settings: HostSettings,
+    gate: Gate,
+    save_gate: Callable[[GateState], None],
     seed: int | None,
 ) -> Host:
     """A host on ``network``."""
@@ -95,6 +112,8 @@ def make_host(
         loader=loader,
         compute=ComputeThread(),
         settings=settings,
+        gate=gate,
+        save_gate=save_gate,
         draw=chance.random,
     )
 
@@ -107,6 +126,8 @@ async def make_joined(
     name: str,
     pledge_gb: float | None,
     loader: EngineLoader,
+    held: Secrets,
+    trust_unverified: bool,
 ) -> JoinedDevice:
     """A device for somebody's room; without a pledge it only asks."""
     network = await open_network(place.servers, engine=place.engine)
@@ -117,4 +138,7 @@ async def make_joined(
         host_id=host_peer_id(code),
         loader=loader,
         compute=ComputeThread(),
+        draw_bytes=secrets.token_bytes,
+        secrets=held,
+        trust_unverified=trust_unverified,
     )

@@ -146,6 +146,61 @@ class Host(Device):
         """Tell everyone that the room is over for good."""
         self.broadcast(Bye(reason=reason, closed=1))
 
+    def kick(self, name: str) -> bool:
+        """End a device's link; False when none of that name is in the room."""
+        for peer in self.admitted():
+            if self.roster.name_of(peer.link.peer_id) == name:
+                self.send(peer, Bye(reason="The host ended this link."))
+                self.drop(peer, "was sent out by the host")
+                return True
+        return False
+
+    def renew_key(self) -> str:
+        """A new invite key: links with the old one let nobody in any more."""
+        key = self.gate.renew_key()
+        self.doorman.save()
+        return key
+
+    def status(self) -> dict[str, object]:
+        """Who is here, link by link, and what the room waits for; plain values."""
+        layers = {share.name: [share.lo, share.hi] for share in self.shares}
+        now = asyncio.get_running_loop().time()
+        return {
+            "code": self.network.peer_id.rpartition("-")[2],
+            "state": self._state(),
+            "devices": [
+                self._device_status(member, layers.get(member.name), now)
+                for member in self.roster.members.values()
+            ],
+            "waiting": [
+                {"name": each.name, "label": each.label, "digits": each.digits}
+                for each in self.doorman.waiting()
+            ],
+        }
+
+    def _state(self) -> str:
+        if self._degraded is not None:
+            return self._degraded
+        if self._starting:
+            return "loading the model"
+        if self._answering is None:
+            return "waiting for devices"
+        return "answering" if self._answering.is_busy else "online"
+
+    def _device_status(
+        self, member: Member, layers: list[int] | None, now: float
+    ) -> dict[str, object]:
+        peer = self.peers.get(member.peer_id)
+        rtt_s = peer.rtt_s if peer else None
+        return {
+            "name": member.name,
+            "label": device_label(member.meta),
+            "layers": layers,
+            "rtt_ms": None if rtt_s is None else round(rtt_s * 1000, 2),
+            "transport": peer.link.transport if peer else "",
+            "heard_s": round(now - peer.link.heard_at, 2) if peer else None,
+        }
+
     @property
     def shares(self) -> list[Share]:
         """Who holds which layers; empty before the deal."""

@@ -1,0 +1,115 @@
+"""``poolhouse room``: for the person who hosts, from another terminal (or typed with a slash)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from poolhouse_node.cli.failures import CommandFailed
+from poolhouse_node.cli.room_socket import call_host
+from poolhouse_node.cli.state import RoomState, rooms_here
+from poolhouse_node.wire.codes import format_code, parse_code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from poolhouse_node.device.host import Host
+
+__all__ = ["HostCommands", "find_room", "forget_room", "tell_host"]
+
+
+@dataclass(frozen=True, slots=True)
+class HostCommands:
+    """What a host does when its person says so."""
+
+    host: Host
+    invite: Callable[[], str]
+    """The invite link as it is now."""
+
+    def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Carry out ``{"command": ..., "name": ...}``; an unknown one is an error."""
+        command, name = str(request.get("command")), str(request.get("name") or "")
+        match command:
+            case "status":
+                return self.host.status()
+            case "allow" | "deny":
+                act = self.host.doorman.allow if command == "allow" else self.host.doorman.deny
+                return _done(act(name), f"Nobody called {name!r} is waiting.")
+            case "kick":
+                return _done(self.host.kick(name), f"Nobody called {name!r} is in the room.")
+            case "key":
+                self.host.renew_key()
+                return {"invite": self.invite()}
+            case _:
+                return {"error": f"There is no command {command!r}."}
+
+    def typed(self, line: str) -> str:
+        """A line with a slash, typed in the host's own terminal; what to say of it."""
+        command, _, name = line.removeprefix("/").partition(" ")
+        answer = self.handle({"command": command, "name": name.strip()})
+        if "error" in answer:
+            return f"{answer['error']} Known: /status, /allow NAME, /deny NAME, /kick NAME, /key."
+        return show(answer)
+
+
+def _done(found: object, otherwise: str) -> dict[str, Any]:
+    return {"ok": True} if found else {"error": otherwise}
+
+
+def show(answer: Mapping[str, Any]) -> str:
+    """An answer for people."""
+    if "invite" in answer:
+        return f"New invite link, the old ones are dead: {answer['invite']}"
+    if "devices" not in answer:
+        return "Done."
+    lines = [f"room {format_code(answer['code'])}: {answer['state']}"]
+    lines += [_device_line(device) for device in answer["devices"]]
+    for waiting in answer["waiting"]:
+        digits = f", digits {waiting['digits']}" if waiting["digits"] else ""
+        lines.append(f"  ? {waiting['name']} waits ({waiting['label']}{digits})")
+    return "\n".join(lines)
+
+
+def _device_line(device: Mapping[str, Any]) -> str:
+    words = [f"  {device['name']}"]
+    if device["layers"]:
+        words.append(f"layers {device['layers'][0]}–{device['layers'][1] - 1}")
+    if device["rtt_ms"] is not None:
+        words.append(f"{device['rtt_ms']:.1f} ms")
+    if device["transport"]:
+        words.append(device["transport"])
+    if device["heard_s"] is not None:
+        words.append(f"heard {device['heard_s']:.1f} s ago")
+    return ", ".join(words)
+
+
+def find_room(code: str | None, environment: Mapping[str, str]) -> RoomState:
+    """The room meant: by code, or the only one hosted here. Raises :class:`CommandFailed`."""
+    if code is not None:
+        parsed = parse_code(code)
+        if not parsed:
+            raise CommandFailed(f"{code!r} is not a room code.")
+        return RoomState.of(parsed, environment)
+    rooms = rooms_here(environment)
+    if len(rooms) == 1:
+        return rooms[0]
+    if not rooms:
+        raise CommandFailed("No room is hosted on this machine.")
+    codes = ", ".join(format_code(room.code) for room in rooms)
+    raise CommandFailed(f"Several rooms are hosted here; say which with --room: {codes}.")
+
+
+async def tell_host(room: RoomState, request: Mapping[str, Any], *, as_json: bool) -> int:
+    """Send a command to the running host and show its answer."""
+    answer = await call_host(room, request)
+    print(json.dumps(answer, ensure_ascii=False) if as_json else show(answer))
+    return 0
+
+
+def forget_room(room: RoomState) -> int:
+    """Delete what this machine keeps of a room: its gate, passes and keys."""
+    if not room.forget():
+        raise CommandFailed(f"Nothing is kept of the room {format_code(room.code)}.")
+    print(f"Forgot the room {format_code(room.code)}.")
+    return 0
