@@ -82,6 +82,8 @@ class Switchboard:
         self._clock = clock
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
         self._lines: dict[SocketId, _Line] = {}
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
         self._numbers = itertools.count(1)
 
     @property
@@ -113,6 +115,7 @@ class Switchboard:
         """Take a new socket in. The caller must call ``closed`` when it ends."""
         socket = SocketId(next(self._numbers))
         self._lines[socket] = _Line(outbox)
+        self._is_empty.clear()
         return socket
 
     async def connect(self, socket: SocketId, params: ConnectParams) -> None:
@@ -138,6 +141,8 @@ class Switchboard:
         line = self._lines.pop(socket)
         await self._perform(self.hub.closed(socket, reason))
         self._log.info("socket.closed", socket=socket, peer=line.peer, reason=line.cut or reason)
+        if not self._lines:
+            self._is_empty.set()
 
     # Other replicas (presence.Local)
 
@@ -182,6 +187,10 @@ class Switchboard:
                 await asyncio.sleep(1 / _DISMISSALS_PER_S)
         for late in self.hub.sockets():  # its claim was on the way when the drain began
             await self._perform(self.hub.dismiss(late))
+
+    async def emptied(self) -> None:
+        """Wait until no socket is open."""
+        await self._is_empty.wait()
 
     async def _sweep(self) -> None:
         while True:
