@@ -57,11 +57,11 @@ class SimRoom:
     async def __aexit__(self, *exc_info) -> None:
         await self._stack.aclose()
 
-    async def host(self, *, pledge_gb: float = 1.0) -> Host:
+    async def host(self, *, name: str = "host", pledge_gb: float = 1.0) -> Host:
         dialer, events = self.net.dialer(HOST_ID), []
         host = Host(
             Network(dialer),
-            Identity("host", {"webgpu": True, "ua": "Device", "contribGB": pledge_gb}),
+            Identity(name, {"webgpu": True, "ua": "Device", "contribGB": pledge_gb}),
             events.append,
             model=RoomModel("fake", "Fake", needs(), 2048, FakeTokenizer()),
             loader=FakeLoader(self.load_step_s),
