@@ -1,10 +1,14 @@
 """Peers that do not keep to the protocol: a room answers on, and answers rightly."""
 
 import asyncio
+import random
 
+import msgspec
 import pytest
 
 from poolhouse_node.shard import FakeShard, ShardError
+from poolhouse_node.wire.frame_messages import FRAME_TYPES
+from poolhouse_node.wire.messages import MESSAGE_TYPES
 from poolhouse_node.wire.slices import Control, Frame, Kind
 from tests.sim.test_room import expected_ids, room_of
 from tests.support.fake_model import FakeLoader
@@ -14,6 +18,8 @@ from tests.support.virtual_time import run_virtual
 
 SPLIT = (4, 4, 4)
 QUESTION = "why?"
+MOST = 60
+"""Tokens: the answer is still running when a stranger has found its way in."""
 
 
 def unharmed(*devices):
@@ -25,7 +31,7 @@ def unharmed(*devices):
 def room_with(stranger_does, *, while_answering: bool = False):
     """A room of three in which a stranger does something, and the ids of an answer after it."""
 
-    @room_of(3, split=SPLIT, compute_s=0.03)
+    @room_of(3, split=SPLIT, compute_s=0.03, max_tokens=MOST)
     async def ids(room, host, joined):
         stranger = Stranger(room)
         asked = host.ask(QUESTION) if while_answering else None
@@ -48,7 +54,7 @@ def test_an_odd_kind_of_device_is_a_device(ua):
     async def enter(stranger, host, joined):
         await stranger.enter(HOST_ID, meta={"ua": ua, "phone": [], "webgpu": {}, "contribGB": "a"})
 
-    assert room_with(enter) == expected_ids(SPLIT, QUESTION, 12)
+    assert room_with(enter) == expected_ids(SPLIT, QUESTION, MOST)
 
 
 @pytest.mark.parametrize("kind", list(Kind))
@@ -62,7 +68,7 @@ def test_frames_of_a_guest_do_not_reach_the_layers(kind, worker):
             await asyncio.sleep(0.01)
             link.send_frame(Frame(kind, 0, 1, payload(1), control=Control(reset=True)))
 
-    assert room_with(send_frames, while_answering=True) == expected_ids(SPLIT, QUESTION, 12)
+    assert room_with(send_frames, while_answering=True) == expected_ids(SPLIT, QUESTION, MOST)
 
 
 def test_a_crowd_with_much_to_say_about_itself_does_not_break_the_roster():
@@ -72,12 +78,55 @@ def test_a_crowd_with_much_to_say_about_itself_does_not_break_the_roster():
             other = Stranger(stranger.room)
             await other.enter(HOST_ID, name=f"loud {number}", meta=meta)
 
-    assert room_with(crowd) == expected_ids(SPLIT, QUESTION, 12)
+    assert room_with(crowd) == expected_ids(SPLIT, QUESTION, MOST)
+
+
+WORDS = ("host", "worker-1", "worker-2", "stranger", "fake", HOST_ID, "", "0–3", "x" * 9000)
+"""Texts that mean something in a room, and some that do not."""
+
+
+def soup(chance: random.Random, ids: list[str], depth: int = 2) -> object:
+    """A value of any type, rather often one that a field may have."""
+    kinds = [
+        lambda: chance.choice([*WORDS, *ids]),
+        lambda: chance.choice([0, 1, -1, 4, 12, 2**31, 2**53, -(2**53), 0.5, float("nan")]),
+        lambda: chance.choice([None, True, False, b"", b"\xff" * 40]),
+        lambda: [soup(chance, ids, depth - 1) for _ in range(chance.randrange(4))],
+        lambda: {chance.choice(WORDS): soup(chance, ids, depth - 1) for _ in range(3)},
+    ]
+    return chance.choice(kinds if depth else kinds[:3])()
+
+
+def any_message(chance: random.Random, ids: list[str]) -> dict:
+    """A message of a known type with fields of that type and wild values."""
+    kind = chance.choice([*MESSAGE_TYPES, *FRAME_TYPES, "no-such-thing"])
+    struct = MESSAGE_TYPES.get(kind)
+    names = [field.encode_name for field in msgspec.structs.fields(struct)] if struct else ["pos"]
+    return {"t": kind} | {name: soup(chance, ids) for name in names if chance.random() < 0.9}
+
+
+ENDS_THE_LINK = {"bye", "leaving"}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_guest_that_says_anything_at_all_changes_no_answer(seed):
+    chance = random.Random(seed)
+
+    async def babble(stranger, host, joined):
+        ids = [device.network.peer_id for device in (host, *joined)]
+        links = [await stranger.enter(ids[0]), *[await stranger.reach(peer) for peer in ids[1:]]]
+        for _ in range(300):
+            message = any_message(chance, ids)
+            if message["t"] not in {*ENDS_THE_LINK, "ai-ask"}:  # a question is its good right
+                chance.choice(links).send(message)
+            await asyncio.sleep(chance.choice([0, 0.005]))
+
+    assert room_with(babble, while_answering=True) == expected_ids(SPLIT, QUESTION, MOST)
 
 
 def test_odd_names_of_the_devices_themselves_do_not_stop_the_frames():
     async def main():
-        async with SimRoom(split=SPLIT) as room:
+        async with SimRoom(split=SPLIT, max_tokens=MOST) as room:
             host = await room.host(name='<"&> ' + "h" * 300)
             for _ in range(2):
                 await room.join("\x1b[31m'ann' \u202e" + "\U0001f986" * 60)
@@ -86,7 +135,7 @@ def test_odd_names_of_the_devices_themselves_do_not_stop_the_frames():
             return await host.ask(QUESTION)
 
     record = run_virtual(main())
-    assert list(record.token_ids) == expected_ids(SPLIT, QUESTION, 12)
+    assert list(record.token_ids) == expected_ids(SPLIT, QUESTION, MOST)
 
 
 @pytest.mark.parametrize("broken_frame", [1, 2, 5, 13])
@@ -104,7 +153,7 @@ def test_what_a_failed_answer_left_in_the_chain_does_not_reach_the_next(broken_f
             return super().run(hidden, position, snapshots=snapshots)
 
     async def main():
-        async with SimRoom(split=SPLIT, compute_s=0.05) as room:
+        async with SimRoom(split=SPLIT, compute_s=0.05, max_tokens=MOST) as room:
             host = await room.host()
             kinds = [FakeShard, FakeShard]
             kinds[place] = OnceBroken
@@ -117,4 +166,4 @@ def test_what_a_failed_answer_left_in_the_chain_does_not_reach_the_next(broken_f
     first, second = run_virtual(main())
     assert f"worker-{place} reported an error: no memory for this frame" in first.failure
     assert second.failure is None
-    assert list(second.token_ids) == expected_ids(SPLIT, "b" * 170, 12, "a" * 170)
+    assert list(second.token_ids) == expected_ids(SPLIT, "b" * 170, MOST, "a" * 170)
