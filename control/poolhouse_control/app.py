@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from structlog.typing import FilteringBoundLogger
 
+    from poolhouse_control.relay.limiter import Limiter
     from poolhouse_control.relay.service import RelayService
     from poolhouse_control.settings import Settings
     from poolhouse_control.signaling.redis_store import RedisStore
@@ -73,6 +74,15 @@ def make_parts(
     health = Health()
     drain = Drain(_drain_times(settings), health, board, log, requested=ending)
     return Parts(settings, log, registry, health, board, drain, store)
+
+
+def _shared_limiter(settings: Settings, store: RedisStore | None) -> Limiter | None:
+    """One count an address for all replicas, where they share a store."""
+    if store is None:
+        return None
+    from poolhouse_control.relay.limiter_redis import RedisLimiter
+
+    return RedisLimiter(store.client, settings.turn_rate, prefix=settings.redis_prefix)
 
 
 def _for_people(parts: Parts, relay: RelayService) -> list[Part]:
@@ -120,6 +130,7 @@ def create_app(settings: Settings, parts: Parts | None = None) -> Litestar:
         parts.log,
         metrics.RelayMetrics(parts.registry),
         registrations=parts.switchboard.presence,
+        limiter=_shared_limiter(settings, parts.store),
     )
     lag = metrics.loop_lag(parts.registry)
 
