@@ -35,11 +35,11 @@ def bind(host: str, port: int, *, setting: str) -> socket.socket:
     return sock
 
 
-def url_of(host: str, port: int) -> str:
+def url_of(host: str, port: int, *, scheme: str = "http") -> str:
     """Address at which this machine reaches what listens on ``host``."""
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - a comparison
     name = f"[{reachable}]" if ":" in reachable else reachable
-    return f"http://{name}:{port}"
+    return f"{scheme}://{name}:{port}"
 
 
 def _explain(host: str, port: int, setting: str, error: OSError) -> ListenError:

@@ -22,6 +22,7 @@ from poolhouse_control.errors import ControlError
 from poolhouse_control.listen import bind, url_of
 from poolhouse_control.ops.admin import create_admin_app
 from poolhouse_control.ops.logs import make_logger, standard_logs_through
+from poolhouse_control.ops.tls import Certificate
 from poolhouse_control.settings import Settings
 from poolhouse_control.signaling.transport import SignalingProtocol
 
@@ -32,10 +33,14 @@ if TYPE_CHECKING:
     from litestar import Litestar
     from structlog.typing import FilteringBoundLogger
 
+    from poolhouse_control.ops.drain import Drain
+
 __all__ = ["Bound", "main", "serve"]
 
 _TICKS_PER_S: Final = 10
 """uvicorn's own count; its tick refreshes the date on every tenth."""
+
+_LOOK_AT_CERTIFICATE_EVERY_S: Final = 10.0
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -49,11 +54,13 @@ class Bound:
     admin_host: str
     admin_port: int
     path: str
+    is_tls: bool = False
 
     @property
     def signal_url(self) -> str:
         """Address of signaling, as this machine reaches it."""
-        return url_of(self.host, self.port) + self.path
+        scheme = "https" if self.is_tls else "http"
+        return url_of(self.host, self.port, scheme=scheme) + self.path
 
     @property
     def admin_url(self) -> str:
@@ -110,13 +117,15 @@ async def serve(
     *,
     started: Callable[[Bound], None] | None = None,
     handle_signals: bool = False,
+    ending: asyncio.Event | None = None,
     log: FilteringBoundLogger | None = None,
 ) -> None:
-    """Run a control plane until cancelled, or with ``handle_signals`` until SIGINT or SIGTERM.
+    """Run a control plane until ``ending`` is set, SIGINT or SIGTERM comes, or it is cancelled.
 
-    ``started`` is called once both ports answer. Cancelling closes every socket with 1012 and
-    returns within ``shutdown_timeout_s`` or so. Signal handlers are installed only when asked
-    for; then a second signal ends the process at once.
+    ``started`` is called once both ports answer. The first two begin a drain, which sends clients
+    to other replicas; cancelling closes every socket with 1012 and returns within
+    ``shutdown_timeout_s`` or so. Signal handlers are installed only with ``handle_signals``; then a
+    second signal ends the process at once.
 
     Raises:
         ListenError: a port cannot be had; nothing was started.
@@ -138,38 +147,60 @@ async def serve(
             settings.admin_host,
             admin.getsockname()[1],
             settings.path,
+            is_tls=bool(settings.tls_cert),
         )
-        stop = stack.enter_context(_stop_event(handle_signals=handle_signals))
-        parts = make_parts(settings, log)
-        await _run(parts, public, admin, stop, lambda: _announce(parts, bound, started))
+        parts = make_parts(settings, log, ending=ending)
+        if handle_signals:
+            stack.enter_context(_signals_to(parts.drain))
+        await _run(parts, public, admin, lambda: _announce(parts, bound, started))
 
 
 async def _run(
     parts: Parts,
     public_socket: socket.socket,
     admin_socket: socket.socket,
-    stop: asyncio.Event,
     announce: Callable[[], None],
 ) -> None:
     settings = parts.settings
-    public = _Server(_config(create_app(settings, parts), settings))
-    admin = _Server(_config(create_admin_app(parts.registry, parts.health), settings))
-    async with asyncio.TaskGroup() as tasks:
+    certificate = Certificate(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
+    admin_app = create_admin_app(parts.registry, parts.health, parts.drain)
+    public = _Server(_config(create_app(settings, parts), settings, certificate))
+    admin = _Server(_config(admin_app, settings))
+    async with contextlib.AsyncExitStack() as stack:
+        if certificate is not None:
+            watching = certificate.watching(parts.log, every_s=_LOOK_AT_CERTIFICATE_EVERY_S)
+            await stack.enter_async_context(watching)
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
         # Admin first up and last down: it tells how the other is.
         admin_task = tasks.create_task(admin.run_on(admin_socket))
         await admin.ready.wait()
         public_task = tasks.create_task(public.run_on(public_socket))
         try:
             await public.ready.wait()
-            parts.health.ready = True
             announce()
-            await stop.wait()
+            await _serve_until_drained(parts)
         finally:
             parts.health.ready = False
             for server, task in ((public, public_task), (admin, admin_task)):
                 server.stop()
                 await asyncio.wait({task})
     parts.log.info("control.stopped")
+
+
+async def _serve_until_drained(parts: Parts) -> None:
+    """Become ready when the store has answered once; drain when asked."""
+    readiness = asyncio.create_task(_get_ready(parts))
+    try:
+        await parts.drain.requested.wait()
+    finally:
+        readiness.cancel()
+    await parts.drain.run()
+
+
+async def _get_ready(parts: Parts) -> None:
+    """From then on readiness does not look at the store, or all replicas would go at once."""
+    await parts.switchboard.presence.opened()
+    parts.health.ready = True
 
 
 def _announce(parts: Parts, bound: Bound, started: Callable[[Bound], None] | None) -> None:
@@ -183,9 +214,12 @@ def _announce(parts: Parts, bound: Bound, started: Callable[[Bound], None] | Non
         started(bound)
 
 
-def _config(app: Litestar, settings: Settings) -> uvicorn.Config:
+def _config(
+    app: Litestar, settings: Settings, certificate: Certificate | None = None
+) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        ssl_context_factory=(lambda *_: certificate.context) if certificate else None,
         ws=SignalingProtocol,
         ws_max_size=settings.max_message_bytes,
         ws_ping_interval=settings.ping_interval_s,
@@ -203,16 +237,12 @@ def _config(app: Litestar, settings: Settings) -> uvicorn.Config:
 
 
 @contextlib.contextmanager
-def _stop_event(*, handle_signals: bool) -> Iterator[asyncio.Event]:
-    """Give an event that the first signal sets; the second one gets the system's default."""
-    stop = asyncio.Event()
-    if not handle_signals:
-        yield stop
-        return
+def _signals_to(drain: Drain) -> Iterator[None]:
+    """Drain at the first signal; the second one gets the system's default."""
     loop = asyncio.get_running_loop()
 
     def on_signal() -> None:
-        stop.set()
+        drain.request()
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
@@ -220,7 +250,7 @@ def _stop_event(*, handle_signals: bool) -> Iterator[asyncio.Event]:
     for number in _SIGNALS:
         loop.add_signal_handler(number, on_signal)
     try:
-        yield stop
+        yield
     finally:
         for number in _SIGNALS:
             loop.remove_signal_handler(number)

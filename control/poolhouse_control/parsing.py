@@ -123,13 +123,20 @@ def setting(
     *,
     alias: str = "",
     secret: bool = False,
+    is_harmless: Callable[[str], bool] = lambda _: False,
 ) -> Any:
     """Declare a setting. ``alias`` is a variable other deployments use for the same thing.
 
-    A secret is never taken from an argument and never shown; a field ``<name>_file`` beside it
-    names a file that holds it instead.
+    A secret is never shown, and taken from an argument only if that ``is_harmless``; a field
+    ``<name>_file`` beside it names a file that holds it instead.
     """
-    metadata = {"parse": parse, "doc": doc, "alias": alias, "secret": secret}
+    metadata = {
+        "parse": parse,
+        "doc": doc,
+        "alias": alias,
+        "secret": secret,
+        "is_harmless": is_harmless,
+    }
     return field(default=default, metadata=metadata, repr=not secret)
 
 
@@ -206,7 +213,8 @@ def _checked_arguments(group: type, prefix: str, arguments: Mapping[str, Any]) -
             raise SettingsError(f"There is no setting named {name!r}.")
         if value is None:
             continue
-        if known[name].metadata["secret"]:
+        metadata = known[name].metadata
+        if metadata["secret"] and not metadata["is_harmless"](_as_text(value)):
             variable = prefix + name.upper()
             raise SettingsError(
                 f"{name} is a secret: give it as {variable} or {variable}_FILE, not as an argument."

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from poolhouse_control import parsing
+from poolhouse_control.errors import SettingsError
 from poolhouse_control.parsing import (
     Key,
     choice,
@@ -54,6 +55,19 @@ def _path(value: str) -> str:
 def _api_key(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", value.strip()):
         raise ValueError("1 to 64 letters, digits, '-' or '_'")
+    return value.strip()
+
+
+def _redis_url(value: str) -> str:
+    url = value.strip()
+    if url and not re.match(r"(?:rediss?|unix)://.", url):
+        raise ValueError("an address such as redis://redis.example.org:6379")
+    return url
+
+
+def _redis_prefix(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.:-]{1,32}", value.strip()):
+        raise ValueError("1 to 32 letters, digits, '_', '.', ':' or '-'")
     return value.strip()
 
 
@@ -125,6 +139,47 @@ class Settings:
     )
     shutdown_timeout_s: float = setting(
         3.0, seconds(0.1, 600), "Time for open sockets and requests to end at shutdown."
+    )
+    max_connects_per_s: int = setting(
+        1000,
+        whole(1, 1_000_000),
+        "Sockets that are let in a second; twice as many at once. Others are told to come again.",
+    )
+    tls_cert: str = setting(
+        "", text, "File of the certificate chain, to serve https and wss. Read again when changed."
+    )
+    tls_key: str = setting("", text, "File of its private key.")
+    replicas: int = setting(
+        1,
+        whole(1, 1000),
+        "How many control planes serve this address. Above 1 they need redis_url.",
+    )
+    redis_url: str = setting(
+        "",
+        _redis_url,
+        "Redis or Valkey that replicas share, e.g. rediss://user:password@redis.example.org:6379.",
+        secret=True,
+        is_harmless=lambda value: "@" not in value,
+    )
+    redis_url_file: str = setting("", text, "File that holds that address, instead.")
+    redis_cluster: bool = setting(False, flag, "Whether it is a Redis Cluster.")
+    redis_prefix: str = setting(
+        "ph", _redis_prefix, "What names there begin with: one for each installation."
+    )
+    redis_lease_s: float = setting(
+        15.0,
+        seconds(0.3, 600),
+        "How long a replica may be silent before others may take over its ids.",
+    )
+    drain_delay_s: float = setting(
+        5.0,
+        seconds(0, 600),
+        "With Redis: time for balancers to notice that a replica is about to end.",
+    )
+    drain_spread_s: float = setting(
+        20.0,
+        seconds(0, 3600),
+        "With Redis: time over which an ending replica sends its clients to others.",
     )
     log_level: str = setting(
         "info", choice("debug", "info", "warning", "error"), "Least severity that is logged."
@@ -229,7 +284,9 @@ class Settings:
         Raises:
             SettingsError: a value, an unknown name or a secret given as an argument.
         """
-        return cls(**parsing.load_values(cls, environ, _PREFIX, arguments))
+        settings = cls(**parsing.load_values(cls, environ, _PREFIX, arguments))
+        _check_together(settings)
+        return settings
 
     @property
     def limits(self) -> Limits:
@@ -245,6 +302,18 @@ class Settings:
     def turn_secrets(self) -> tuple[str, ...]:
         """Secrets of coturn, newest first."""
         return tuple(line for line in self.turn_secret.splitlines() if line)
+
+
+def _check_together(settings: Settings) -> None:
+    if settings.replicas > 1 and not settings.redis_url:
+        raise SettingsError(
+            f"{settings.replicas} replicas would each keep rooms of their own: "
+            "give them a store to share with POOLHOUSE_REDIS_URL, or run one."
+        )
+    if bool(settings.tls_cert) != bool(settings.tls_key):
+        raise SettingsError(
+            "A certificate needs its key: give both POOLHOUSE_TLS_CERT and POOLHOUSE_TLS_KEY."
+        )
 
 
 def describe() -> list[Key]:

@@ -22,7 +22,7 @@ from poolhouse_node.rtc.turn_check import PRIVATE_PEERS, check_relay
 from tests.support.control import RunningControl, running_control
 from tests.support.coturn import NEW_SECRET, OLD_SECRET, REALM, Coturn, coturn
 from tests.support.program import Program
-from tests.support.redis_relay import private_redis
+from tests.support.redis import redis_server
 
 pytestmark = pytest.mark.coturn
 
@@ -283,8 +283,8 @@ async def test_a_rotation_through_sqlite_while_everything_runs(tmp_path):
 
 @pytest.mark.redis
 async def test_a_rotation_through_redis_while_everything_runs(tmp_path):
-    async with private_redis(tmp_path, with_port=True) as redis:
-        url = f"redis://127.0.0.1:{redis.port}/0"
+    async with redis_server(tmp_path) as redis:
+        url = redis.url
         env = {
             "POOLHOUSE_COTURN_REALM": REALM,
             "POOLHOUSE_COTURN_SECRETS": "redis",

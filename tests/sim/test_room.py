@@ -32,8 +32,11 @@ from tests.support.virtual_time import run_virtual
 STORM = Weather(delay_s=(0.001, 0.120), loss=0.08, retry_s=0.25, dial_s=(0.05, 2.0))
 
 
-def expected_ids(split: tuple[int, ...], question: str, most: int) -> list[int]:
-    """What the devices must say, computed without any network."""
+def expected_ids(split: tuple[int, ...], question: str, most: int, *before: str) -> list[int]:
+    """What the devices must say, computed without any network.
+
+    ``before`` are questions of the conversation that got no token of an answer.
+    """
 
     async def generate() -> list[int]:
         bounds = [sum(split[:i]) for i in range(len(split) + 1)]
@@ -42,7 +45,7 @@ def expected_ids(split: tuple[int, ...], question: str, most: int) -> list[int]:
             for i in range(len(split))
         ]
         conversation = Conversation(FakeTokenizer())
-        conversation.exchanges.append(Exchange("host", question))
+        conversation.exchanges += [Exchange("host", text) for text in (*before, question)]
         request = GenerationRequest(
             conversation.render(2048), most, Sampling(), frozenset({END_ID})
         )

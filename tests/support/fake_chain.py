@@ -32,6 +32,9 @@ class FakeChain:
         asyncio.get_running_loop().call_later(self.delay_s, self._give_back, number, frame, future)
         return future
 
+    async def settle(self) -> None:
+        """What fails here fails when it would come back."""
+
     def _give_back(self, number: int, frame: Frame, future: asyncio.Future[bytes]) -> None:
         self.in_flight -= 1
         if number in self.fail_at:

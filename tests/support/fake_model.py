@@ -39,8 +39,14 @@ def needs() -> ModelNeeds:
     return ModelNeeds(layers=LAYERS, layer_bytes=1 << 20, host_bytes=2 << 20)
 
 
-def make_shard(layers: tuple[int, int], *, context_size: int, host: bool) -> FakeShard:
-    return FakeShard(
+def make_shard(
+    layers: tuple[int, int],
+    *,
+    context_size: int,
+    host: bool,
+    kind: type[FakeShard] = FakeShard,
+) -> FakeShard:
+    return kind(
         layers[0],
         layers[1],
         vocabulary_size=VOCABULARY,
@@ -69,6 +75,7 @@ class FakeLoader:
     step_s: float = 0.0
     steps: int = 4
     fails: str | None = None
+    kind: type[FakeShard] = FakeShard
     loaded: list[tuple[int, int]] = field(default_factory=list)
 
     async def load(
@@ -86,4 +93,4 @@ class FakeLoader:
         if self.fails:
             raise ShardError(self.fails)
         self.loaded.append(layers)
-        return make_shard(layers, context_size=context_size, host=host)
+        return make_shard(layers, context_size=context_size, host=host, kind=self.kind)

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from poolhouse_node.room.links import LinkFailed
 from poolhouse_node.rtc.peer import CandidatePair, ChannelClosed
 from poolhouse_node.wire.binarypack import pack, unpack
+from poolhouse_node.wire.chunks import MAX_MESSAGE_BYTES
+from poolhouse_node.wire.errors import WireError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -166,7 +168,10 @@ class FakeConnection:
             listener.closed(self._lost_because)
 
     def send(self, message: Mapping[str, Any]) -> None:
-        self.main.send(pack(message))
+        packed = pack(message)
+        if len(packed) > MAX_MESSAGE_BYTES:
+            raise WireError(f"a message of {len(packed)} bytes is longer than peers take")
+        self.main.send(packed)
 
     async def drain(self) -> None:
         while self.main.buffered() > 0:

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import signal
 import socket
+import subprocess
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ class RedisServer:
         self.folder = folder
         self.is_cluster = cluster
         self.port = _free_port()
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -50,23 +51,21 @@ class RedisServer:
             arguments += ["--cluster-enabled", "yes", "--cluster-port", str(_free_port())]
         program = shutil.which("redis-server")
         assert program, "redis-server is missing: apt-get install redis-server"
-        self._process = await asyncio.create_subprocess_exec(
-            program, *arguments, stdout=asyncio.subprocess.DEVNULL
-        )
+        self._process = subprocess.Popen([program, *arguments], stdout=subprocess.DEVNULL)
         await self._until(self._answers)
         if self.is_cluster:
             await self.run("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
             await self._until(self._covers_all_slots)
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
         """Kill it. Connections break at once."""
-        if self._process is not None and self._process.returncode is None:
+        if self._process is not None:
             self._process.kill()
-            await self._process.wait()
+            self._process.wait()
 
     async def restart_empty(self, pause_s: float = 0.0) -> None:
         """Kill it, stay away for a while, and start it with nothing."""
-        await self.stop()
+        self.stop()
         await asyncio.sleep(pause_s)
         await self.start()
 
@@ -85,6 +84,17 @@ class RedisServer:
         async with self.client as client:
             return await client.execute_command(*command)
 
+    async def grow_old(self, prefix: str = "ph") -> None:
+        """Let it have forgotten nothing for long: a replica need not wait for others to speak."""
+        async with self.client as client:
+            run_id = (await client.info("server"))["run_id"]
+            await client.hset(f"{prefix}:{{lease}}:birth", mapping={"run": run_id, "at": 1})
+
+    async def forget(self) -> None:
+        """Remove all keys, but be trusted to have forgotten nothing."""
+        await self.run("FLUSHALL")
+        await self.grow_old()
+
     async def keys(self) -> set[str]:
         """All keys."""
         return {key.decode() for key in await self.run("KEYS", "*")}
@@ -98,13 +108,12 @@ class RedisServer:
             return bool(await self.run("PING"))
         except (RedisError, OSError):
             assert self._process is not None
-            assert self._process.returncode is None, "redis-server ended"
+            assert self._process.poll() is None, "redis-server ended"
             return False
 
     async def _covers_all_slots(self) -> bool:
         info = await self.run("CLUSTER", "INFO")
-        text = info if isinstance(info, str) else str(info)
-        return "ok" in text
+        return "cluster_state:ok" in (info if isinstance(info, str) else str(info))
 
     async def _until(self, condition: Any) -> None:
         deadline = time.monotonic() + _DEADLINE_S
@@ -121,7 +130,7 @@ async def redis_server(folder: Path, *, cluster: bool = False) -> AsyncIterator[
     try:
         yield server
     finally:
-        await server.stop()
+        server.stop()
 
 
 def _free_port() -> int:

@@ -61,13 +61,18 @@ class SimRoom:
         await self._stack.aclose()
 
     async def host(
-        self, *, pledge_gb: float = 1.0, gate: Gate | None = None, denies_unknown: bool = False
+        self,
+        *,
+        name: str = "host",
+        pledge_gb: float = 1.0,
+        gate: Gate | None = None,
+        denies_unknown: bool = False,
     ) -> Host:
         self.gate = gate or Gate(self.chance.randbytes, asks=False)
         dialer, events = self.net.dialer(HOST_ID), []
         host = Host(
             Network(dialer),
-            Identity("host", {"webgpu": True, "ua": "Device", "contribGB": pledge_gb}),
+            Identity(name, {"webgpu": True, "ua": "Device", "contribGB": pledge_gb}),
             events.append,
             model=RoomModel("fake", "Fake", needs(), 2048, FakeTokenizer()),
             loader=FakeLoader(self.load_step_s),

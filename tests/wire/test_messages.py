@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from poolhouse_node.wire.binarypack import pack, unpack
+from poolhouse_node.wire.chunks import MAX_MESSAGE_BYTES
 from poolhouse_node.wire.errors import WireError
 from poolhouse_node.wire.messages import MESSAGE_TYPES, Message, parse, to_map
 from poolhouse_node.wire.messages.asking import (
@@ -154,6 +155,25 @@ def test_meta_that_cannot_be_sent_on_is_left_out() -> None:
     hello = parse({"t": "hello", "meta": odd | {"ua": "Mac", "kept": [{"a": 1}]}})
     assert isinstance(hello, Hello)
     assert hello.meta == {"ua": "Mac", "kept": [{"a": 1}]}
+
+
+def test_meta_is_bounded_as_a_whole() -> None:
+    """256 devices with the most to say still fit one roster."""
+    hello = parse({"t": "hello", "meta": {f"key {i}": "x" * 1000 for i in range(60)} | {"ua": 1}})
+    assert isinstance(hello, Hello)
+    assert list(hello.meta) == [
+        "key 0",
+        "key 1",
+        "key 2",
+        "key 3",
+        "key 4",
+        "key 5",
+        "key 6",
+        "key 7",
+        "ua",
+    ]
+    member = Member(id="i" * 128, name="n" * 40, meta=dict(hello.meta))
+    assert len(pack(to_map(Roster(members=[member] * 256)))) < MAX_MESSAGE_BYTES
 
 
 @pytest.mark.parametrize("name", ["otter", "", None, 42, 4.5])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from poolhouse_control.errors import RelayUnavailable
+from poolhouse_control.errors import RelayUnavailable, StoreAway
 from poolhouse_control.ops.problems import PROBLEM_TYPE, Problem
 from poolhouse_control.relay.clients import NOBODY, subject
 from poolhouse_control.relay.origins import host_of, is_allowed
@@ -117,9 +117,15 @@ class TurnDesk:
             wait = {"Retry-After": str(math.ceil(retry_after_s))}
             return self._counted("rate_limited", _refusal(429, "too many requests", cors | wait))
         # A wrong proof counts against the limit: it could be a guess.
-        if not (has_token or await self._has_proof(query.body)):
-            return self._counted("unproven", self._unproven(cors))
-        return await self._grant(self._provider, query, cors)
+        try:
+            if not (has_token or await self._has_proof(query.body)):
+                return self._counted("unproven", self._unproven(cors))
+            device = self._device(query)
+            grant = await self._provider.grant(now_s=self._clock(), device=device)
+        except (RelayUnavailable, StoreAway):
+            refusal = _refusal(502, "relay credentials unavailable", cors)
+            return self._counted("upstream_error", refusal)
+        return self._counted("issued", TurnAnswer(status=200, headers=_ALWAYS | cors, body=grant))
 
     async def _has_proof(self, body: TurnBody) -> bool:
         if self._require == "none":
@@ -133,17 +139,6 @@ class TurnDesk:
             return _problem(401, "token-needed", "Show an API token.", cors, _CHALLENGE)
         detail = "Say in the body the id and token of your live signaling registration."
         return _problem(403, "registration-needed", detail, cors)
-
-    async def _grant(
-        self, provider: Provider, query: TurnQuery, cors: dict[str, str]
-    ) -> TurnAnswer:
-        try:
-            grant = await provider.grant(now_s=self._clock(), device=self._device(query))
-        except RelayUnavailable:
-            refusal = _refusal(502, "relay credentials unavailable", cors)
-            return self._counted("upstream_error", refusal)
-        answer = TurnAnswer(status=200, headers=_ALWAYS | cors, body=grant)
-        return self._counted("issued", answer)
 
     def _device(self, query: TurnQuery) -> str | None:
         """Whom the label stands for; None for the label of all (decision 17)."""

@@ -59,7 +59,7 @@ def make_relay(
     registrations: Registrations,
     limiter: Limiter | None = None,
 ) -> RelayService:
-    """Build the relay part. Without ``limiter`` this process counts for itself.
+    """Build the relay part; nothing is connected yet. Without ``limiter`` it counts for itself.
 
     Raises:
         SettingsError: the fixed list of ICE servers is no JSON, or a realm is missing.
@@ -84,8 +84,7 @@ def make_relay(
         registrations=registrations,
     )
     router = make_router(desk, ClientAddresses(settings.trusted_proxies))
-    closing = (http,) if store is None else (http, store)
-    return RelayService(router, health, *closing)
+    return RelayService(router, health, *(each for each in (http, store) if each))
 
 
 class _Closing(Protocol):

@@ -1,4 +1,4 @@
-"""The frames that wait to be written to one socket, within bounds, and the one task that writes."""
+"""What is to be written to one socket: at once while there is room, else within bounds."""
 
 from __future__ import annotations
 
@@ -9,58 +9,81 @@ from typing import TYPE_CHECKING, Protocol
 from poolhouse_control.signaling.messages import wire_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from poolhouse_control.signaling.limits import Limits
 
-__all__ = ["Outbox", "Writable"]
+__all__ = ["Outbox", "Wire"]
 
 
-class Writable(Protocol):
-    """The sending half of a WebSocket."""
+class Wire(Protocol):
+    """The sending half of a socket. No call waits or raises, also when the socket has ended."""
 
-    async def send_text(self, data: str) -> None:
-        """Write one text frame; waits while the transport is full."""
+    @property
+    def is_writable(self) -> bool:
+        """Whether the transport has room; when it has again, ``Outbox.drain`` is called."""
         ...
 
-    async def close(self, code: int) -> None:
+    def send_text(self, text: str) -> None:
+        """Write one text frame."""
+        ...
+
+    def close(self, code: int) -> None:
         """Write the close frame."""
         ...
 
-    async def farewell(self, code: int) -> None:
+    def farewell(self, code: int) -> None:
         """Write the close frame, and go on reading until the client has answered it."""
+        ...
+
+    def abort(self) -> None:
+        """Cut the connection without a word."""
         ...
 
 
 class Outbox:
-    """A bounded queue of text frames for one socket.
+    """A bounded queue of text frames for one socket, empty while its client reads.
 
-    ``abort`` cuts the connection without a word. It is called when the client has not finished
-    the closing handshake ``Limits.close_grace_s`` after ``close``: a client that reads nothing
-    would keep its connection, and what waits in it, for ever.
+    A client that has not finished the closing handshake ``Limits.close_grace_s`` after ``close``
+    is cut: one that reads nothing would keep its connection, and what waits in it, for ever.
     """
 
-    def __init__(self, limits: Limits, abort: Callable[[], None]) -> None:
+    __slots__ = ("_close_code", "_hear_out", "_limits", "_size_bytes", "_waiting", "_wire")
+
+    def __init__(self, limits: Limits, wire: Wire) -> None:
         self._limits = limits
-        self._abort = abort
-        self._texts: deque[str] = deque()
+        self._wire = wire
+        self._waiting: deque[str] | None = None  # most sockets never need one
         self._size_bytes = 0
-        self._wake = asyncio.Event()
         self._close_code: int | None = None
         self._hear_out = False
 
     def put(self, text: str) -> bool:
-        """Queue a frame. False if the bound is reached; then the frame is not taken."""
+        """Write a frame or queue it. False if the bound is reached; then it is not taken."""
+        if self._waiting is None and self._wire.is_writable:
+            self._wire.send_text(text)
+            return True
+        return self._queue(text)
+
+    def _queue(self, text: str) -> bool:
+        waiting = self._waiting or deque()
         size_bytes = self._size_bytes + wire_size(text)
         if (
-            len(self._texts) >= self._limits.max_outbox_messages
+            len(waiting) >= self._limits.max_outbox_messages
             or size_bytes > self._limits.max_outbox_bytes
         ):
             return False
-        self._texts.append(text)
-        self._size_bytes = size_bytes
-        self._wake.set()
+        waiting.append(text)
+        self._waiting, self._size_bytes = waiting, size_bytes
         return True
+
+    def drain(self) -> None:
+        """Write what waits, as far as there is room."""
+        while self._waiting and self._wire.is_writable:
+            text = self._waiting.popleft()
+            self._size_bytes -= wire_size(text)
+            self._wire.send_text(text)
+        if not self._waiting:
+            self._waiting = None
+            self._end()
 
     def close(self, code: int, *, discard: bool = False, hear_out: bool = False) -> None:
         """End the socket after what is queued, or at once with ``discard``.
@@ -70,22 +93,15 @@ class Outbox:
         if self._close_code is not None:
             return
         if discard:
-            self._texts.clear()
-        self._close_code = code
-        self._hear_out = hear_out
-        self._wake.set()
-        asyncio.get_running_loop().call_later(self._limits.close_grace_s, self._abort)
+            self._waiting = None
+        self._close_code, self._hear_out = code, hear_out
+        asyncio.get_running_loop().call_later(self._limits.close_grace_s, self._wire.abort)
+        self.drain()
 
-    async def write_to(self, socket: Writable) -> None:
-        """Write until closed. Owned by the socket's handler, which cancels it at the end."""
-        while True:
-            while self._texts:
-                text = self._texts.popleft()
-                self._size_bytes -= wire_size(text)
-                await socket.send_text(text)
-            if self._close_code is not None:
-                end = socket.farewell if self._hear_out else socket.close
-                await end(self._close_code)
-                return
-            self._wake.clear()
-            await self._wake.wait()
+    def _end(self) -> None:
+        if self._close_code is None:
+            return
+        if self._hear_out:
+            self._wire.farewell(self._close_code)
+        else:
+            self._wire.close(self._close_code)

@@ -1,40 +1,59 @@
-"""The addresses of signaling (signaling, 1): card, id, peers and the socket."""
+"""The addresses of signaling (signaling, 1): card or page, id, peers and the socket."""
 
 from __future__ import annotations
 
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from litestar import Response, Router, WebSocket, get, route, websocket
+from litestar import Request, Response, Router, WebSocket, get, route, websocket
 from litestar.enums import HttpMethod, MediaType
 
 from poolhouse_control.signaling.messages import parse_connect_params
 from poolhouse_control.signaling.origins import cors_headers
 from poolhouse_control.signaling.socket import serve_socket
+from poolhouse_control.site import page
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from litestar.types import Message, Scope
 
     from poolhouse_control.settings import Settings
     from poolhouse_control.signaling.switchboard import Switchboard
+    from poolhouse_control.site.page import Part
 
 __all__ = ["SignalingCors", "make_router"]
 
 _NO_STORE = {"cache-control": "no-store"}
+_VARY_ACCEPT = {"vary": "Accept"}
 
 
-def make_router(settings: Settings, switchboard: Switchboard) -> Router:
-    """Build the routes. HTTP of a wrong key is answered with 404, as any unknown address."""
+def make_router(
+    settings: Settings,
+    switchboard: Switchboard,
+    *,
+    parts: Callable[[], Iterable[Part]] = tuple,
+) -> Router:
+    """Build the routes. HTTP of a wrong key is answered with 404, as any unknown address.
+
+    ``parts`` says to people how the control plane is.
+    """
     limits = settings.limits
     hub = switchboard.hub
 
     @get("/", sync_to_thread=False)
-    def card() -> dict[str, str]:
-        return {
+    def card(request: Request[Any, Any, Any]) -> Response[Any]:
+        if page.wants_page(request.headers.get("accept", "")):
+            url = settings.public_url or str(request.base_url).rstrip("/") + settings.path
+            text = page.render(parts(), signal_url=url)
+            headers = page.security_headers() | _VARY_ACCEPT
+            return Response(text, media_type=MediaType.HTML, headers=headers)
+        content = {
             "name": "poolhouse signaling",
             "description": "Introduces the devices of a room to each other. Speaks PeerJS.",
             "website": settings.public_url,
         }
+        return Response(content, headers=_VARY_ACCEPT)
 
     @get(f"/{settings.key}/id", media_type=MediaType.TEXT, sync_to_thread=False)
     def new_id() -> Response[str]:
@@ -59,6 +78,9 @@ def make_router(settings: Settings, switchboard: Switchboard) -> Router:
     # The last part of a socket's address is "peerjs" whatever the key is.
     @websocket("/peerjs")
     async def socket(socket: WebSocket[Any, Any, Any]) -> None:
+        if wait_s := switchboard.admit():
+            await _send_away(socket, wait_s)
+            return
         params = parse_connect_params(
             socket.scope["query_string"], origin=socket.headers.get("origin")
         )
@@ -67,6 +89,19 @@ def make_router(settings: Settings, switchboard: Switchboard) -> Router:
     return Router(
         path=settings.path, route_handlers=[card, new_id, peers, preflight, socket], opt={}
     )
+
+
+async def _send_away(socket: WebSocket[Any, Any, Any], wait_s: int) -> None:
+    """Answer the upgrade with 503. To clients it looks like a lost connection: they come again."""
+    await socket.receive()  # the request itself
+    head: Any = {
+        "type": "websocket.http.response.start",
+        "status": 503,
+        "headers": [(b"retry-after", str(wait_s).encode()), (b"cache-control", b"no-store")],
+    }
+    body: Any = {"type": "websocket.http.response.body", "body": b""}
+    await socket.send(head)
+    await socket.send(body)
 
 
 class SignalingCors:

@@ -1,17 +1,15 @@
-"""One signaling socket: a reader loop, and a writer task that alone writes."""
+"""One signaling socket, from its opening to its end."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final
-
-from litestar.exceptions import WebSocketDisconnect
 
 from poolhouse_control.signaling.outbox import Outbox
 from poolhouse_control.signaling.tally import DisconnectReason
-from poolhouse_control.signaling.transport import abort_of, farewell_of
+from poolhouse_control.signaling.transport import wire_of
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
     from typing import Any
 
     from litestar import WebSocket
@@ -34,51 +32,53 @@ async def serve_socket(
 ) -> None:
     """Serve one client until its socket ends, whoever ends it."""
     await websocket.accept()
-    outbox = Outbox(limits, abort_of(websocket.scope))
+    wire = wire_of(websocket.scope)
+    outbox = Outbox(limits, wire)
     socket = switchboard.attach(outbox)
     reason = DisconnectReason.PEER
+    reader = _Reader(switchboard, socket)
     try:
-        async with asyncio.TaskGroup() as tasks:
-            writer = tasks.create_task(_write(_Wire(websocket), outbox))
-            await switchboard.connect(socket, params)
-            reason = await _read(websocket, switchboard, socket)
-            writer.cancel()
+        await switchboard.connect(socket, params)
+        wire.listen(reader.hear, outbox.drain)
+        while (event := await websocket.receive())["type"] != "websocket.disconnect":
+            await reader.catch_up()
+            wire.go_on()
+        while await reader.catch_up():  # what came before the end counts
+            wire.go_on()
+        reason = _REASONS.get(event["code"], DisconnectReason.PEER)
     finally:
+        reader.drop()
         await switchboard.closed(socket, reason)
 
 
-async def _read(
-    websocket: WebSocket[Any, Any, Any], switchboard: Switchboard, socket: SocketId
-) -> DisconnectReason:
-    while True:
-        event = await websocket.receive()
-        if event["type"] == "websocket.disconnect":
-            return _REASONS.get(event["code"], DisconnectReason.PEER)
-        if event["type"] == "websocket.receive":
-            text = event.get("text")
-            await switchboard.frame(socket, text if text is not None else event["bytes"] or b"")
+class _Reader:
+    """Hears a socket's messages one after another.
 
+    Most are done with at once. One that a store must be asked about holds up those behind it
+    until the handler has caught up: that keeps the order between a pair of peers.
+    """
 
-class _Wire:
-    """The sending half of a socket, as the outbox wants it."""
+    __slots__ = ("_left", "_socket", "_switchboard")
 
-    def __init__(self, websocket: WebSocket[Any, Any, Any]) -> None:
-        self.send_text = websocket.send_text
-        self.close = websocket.close
-        self._farewell = farewell_of(websocket.scope)
+    def __init__(self, switchboard: Switchboard, socket: SocketId) -> None:
+        self._switchboard = switchboard
+        self._socket = socket
+        self._left: Coroutine[Any, Any, None] | None = None
 
-    async def farewell(self, code: int) -> None:
-        """Close, and hear the client out."""
-        if self._farewell is None:
-            await self.close(code)
-        else:
-            self._farewell(code)
+    def hear(self, data: str | bytes) -> bool:
+        """Act on a message. False: the next one has to wait for ``catch_up``."""
+        self._left = self._switchboard.frame(self._socket, data)
+        return self._left is None
 
+    async def catch_up(self) -> bool:
+        """Finish the message that was left. False if none was."""
+        left, self._left = self._left, None
+        if left is None:
+            return False
+        await left
+        return True
 
-async def _write(wire: _Wire, outbox: Outbox) -> None:
-    try:
-        await outbox.write_to(wire)
-    except (WebSocketDisconnect, OSError, RuntimeError):
-        # The socket ended under the writer's hands; what uvicorn raises depends on how. The
-        # reader hears of it too and ends the handler.
-        return
+    def drop(self) -> None:
+        """Leave it unfinished."""
+        if self._left is not None:
+            self._left.close()

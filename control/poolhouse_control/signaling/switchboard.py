@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import random
 import time
-from collections import deque
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,7 +24,8 @@ from poolhouse_control.signaling.commands import (
 from poolhouse_control.signaling.tally import ConnectOutcome, DisconnectReason
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+    from typing import Any
 
     from structlog.typing import FilteringBoundLogger
 
@@ -82,6 +82,8 @@ class Switchboard:
         self._clock = clock
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
         self._lines: dict[SocketId, _Line] = {}
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
         self._numbers = itertools.count(1)
 
     @property
@@ -113,6 +115,7 @@ class Switchboard:
         """Take a new socket in. The caller must call ``closed`` when it ends."""
         socket = SocketId(next(self._numbers))
         self._lines[socket] = _Line(outbox)
+        self._is_empty.clear()
         return socket
 
     async def connect(self, socket: SocketId, params: ConnectParams) -> None:
@@ -123,21 +126,38 @@ class Switchboard:
         event = "socket.opened" if self.hub.is_registered(socket) else "socket.refused"
         self._log.info(event, socket=socket, peer=line.peer)
 
-    async def frame(self, socket: SocketId, data: str | bytes) -> None:
-        """Act on one frame of a socket."""
-        now = self._clock()
+    def frame(self, socket: SocketId, data: str | bytes) -> Coroutine[Any, Any, None] | None:
+        """Act on one frame of a socket.
+
+        Mostly that is all. When the store has to be asked, the caller gets what is left to do
+        and must await it before it brings the socket's next frame.
+        """
+        began_at = self._clock()
         if self.presence.is_stale:
-            await self.presence.confirm()
-        commands = self.hub.frame(socket, data, now)
+            return self._frame_when_sure(socket, data, began_at)
+        commands = self.hub.frame(socket, data, began_at)
+        left = self._perform_here(commands)
+        if left:
+            return self._finish(left, began_at)
         if commands:
-            await self._perform(commands)
-            self.hub.tally.deliver_s.observe(self._clock() - now)
+            self.hub.tally.deliver_s.observe(self._clock() - began_at)
+        return None
+
+    async def _frame_when_sure(self, socket: SocketId, data: str | bytes, began_at: float) -> None:
+        await self.presence.confirm()
+        await self._finish(self.hub.frame(socket, data, began_at), began_at)
+
+    async def _finish(self, commands: Commands, began_at: float) -> None:
+        await self._perform(commands)
+        self.hub.tally.deliver_s.observe(self._clock() - began_at)
 
     async def closed(self, socket: SocketId, reason: DisconnectReason) -> None:
         """Let a socket go."""
         line = self._lines.pop(socket)
         await self._perform(self.hub.closed(socket, reason))
         self._log.info("socket.closed", socket=socket, peer=line.peer, reason=line.cut or reason)
+        if not self._lines:
+            self._is_empty.set()
 
     # Other replicas (presence.Local)
 
@@ -183,6 +203,10 @@ class Switchboard:
         for late in self.hub.sockets():  # its claim was on the way when the drain began
             await self._perform(self.hub.dismiss(late))
 
+    async def emptied(self) -> None:
+        """Wait until no socket is open."""
+        await self._is_empty.wait()
+
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(self._sweep_every_s)
@@ -196,17 +220,22 @@ class Switchboard:
             await self._perform(self.hub.lost(lost))
 
     async def _perform(self, commands: Commands) -> None:
-        todo = deque(commands)
-        while todo:
-            command = todo.popleft()
+        while left := self._perform_here(commands):
             # What a command leads to comes before the commands that stood behind it.
-            match command:
-                case Send():
-                    todo.extendleft(reversed(self._send(command)))
-                case Close():
-                    self._close(command)
-                case _:
-                    todo.extendleft(reversed(await self._ask(command)))
+            commands = [*await self._ask(left[0]), *left[1:]]
+
+    def _perform_here(self, commands: Commands) -> Commands:
+        """Perform what concerns sockets; return the rest, from the first question on."""
+        for done, command in enumerate(commands):
+            if isinstance(command, Send):
+                follow_up = self._send(command)
+                if follow_up:
+                    return self._perform_here([*follow_up, *commands[done + 1 :]])
+            elif isinstance(command, Close):
+                self._close(command)
+            else:
+                return commands[done:]
+        return ()
 
     async def _ask(self, command: Command) -> Commands:
         match command:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,10 @@ __all__ = ["run_control"]
 
 
 async def run_control(*, as_json: bool, **arguments: Any) -> int:
-    """Serve until a signal. With ``as_json`` one line says where, once it answers."""
+    """Serve until cancelled, then send clients to other replicas before the end.
+
+    With ``as_json`` one line says where, once it answers.
+    """
     settings = Settings.load(os.environ, **arguments)
     log = make_logger(level=settings.log_level, style=settings.log_format)
 
@@ -27,5 +31,12 @@ async def run_control(*, as_json: bool, **arguments: Any) -> int:
             print(json.dumps(line), flush=True)
 
     with standard_logs_through(log):
-        await serve(settings, started=started, log=log)
+        ending = asyncio.Event()
+        serving = asyncio.create_task(serve(settings, started=started, ending=ending, log=log))
+        try:
+            await asyncio.shield(serving)
+        except asyncio.CancelledError:
+            ending.set()
+            await serving
+            raise
     return 0

@@ -72,9 +72,7 @@ async def call_host(room: RoomState, request: Mapping[str, Any]) -> Answer:
             writer.close()
         answer = json.loads(line)
     except (OSError, TimeoutError, ValueError) as error:
-        raise CommandFailed(
-            f"No host of the room {room.code} answers on this machine."
-        ) from error
+        raise CommandFailed(f"No host of the room {room.code} answers on this machine.") from error
     if not isinstance(answer, dict) or "error" in answer:
         raise CommandFailed(str(answer.get("error") if isinstance(answer, dict) else answer))
     return answer

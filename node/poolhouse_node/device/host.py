@@ -74,6 +74,8 @@ class Host(Device):
         save_gate: Callable[[GateState], None],
         draw: Callable[[], float],
     ) -> None:
+        name = clean_name(identity.name, network.peer_id)  # as its devices will read it
+        identity = Identity(name, identity.meta)
         super().__init__(network, identity, notify)
         self.model, self.settings = model, settings
         self.roster = Roster()
@@ -417,7 +419,7 @@ class Host(Device):
         if message.load:
             self._start.fail(f"{name} couldn't load its layers ({message.message})")
         kind: LapFailure = "not-a-number" if "NaN" in message.message else "device-error"
-        self._chain.fail(LapFailed(kind, f"{name} reported an error: {message.message}"))
+        self._chain.report(LapFailed(kind, f"{name} reported an error: {message.message}"))
 
     def _chain_link_lost(self, peer_id: str, name: str, *, is_up: bool) -> None:
         if is_up or self._start is None or peer_id not in self._start.workers:

@@ -23,6 +23,7 @@ from poolhouse_node.room.joining import Joiner
 from poolhouse_node.room.links import LinkFailed
 from poolhouse_node.room.mesh import MESH_WAIT_S, MeshGreeting
 from poolhouse_node.room.roster import Member, Roster, clean_meta, clean_name
+from poolhouse_node.room.shares import comes_before, read_layers
 from poolhouse_node.room.versions import PROTOCOL, advice_for_us
 from poolhouse_node.wire.messages import loading
 from poolhouse_node.wire.messages.asking import Ask, Stop
@@ -82,6 +83,8 @@ class JoinedDevice(Device):
         self.host_id = host_id
         self.name = identity.name
         self.roster = Roster()
+        self._held: dict[str, tuple[int, int]] = {}
+        """Layers ``[lo, hi)`` by device name, as the host told them last."""
         self.screen = GuestScreen(lambda: network.peer_id, notify)
         self._loader, self._compute = loader, compute
         self._online = asyncio.Event()
@@ -195,7 +198,9 @@ class JoinedDevice(Device):
                 self._host_says(peer, message)
 
     def frame_came(self, peer: Peer, frame: Frame) -> None:
-        self.worker.put(frame)
+        layers, sender = self.worker.layers, self.roster.name_of(peer.link.peer_id)
+        if layers is not None and comes_before(sender, layers[0], self._held):
+            self.worker.put(frame)
 
     def answered(self, peer: Peer, sent_at: float) -> None:
         linked = self._linked.get(peer.link.peer_id)
@@ -269,6 +274,7 @@ class JoinedDevice(Device):
             case loading.InventoryRequest(url=url):
                 self.send(peer, loading.Inventory(url=url, have=[]))
             case loading.Load():
+                self._held = {}  # of an earlier deal
                 self.worker.take_load(message)
             case loading.HostProgress(all=shares):
                 for name, percent in shares.items():
@@ -318,9 +324,13 @@ class JoinedDevice(Device):
                 self._mesh_judged(peer, mesh.again())
 
     def _layers(self, message: loading.Layers) -> None:
-        shares = [_share(name, text, message.held or {}) for name, text in message.by.items()]
-        left_out = tuple((message.out or {}).items())
-        self.notify(Dealt("", tuple(share for share in shares if share), left_out))
+        read = {clean_name(name, ""): read_layers(text) for name, text in message.by.items()}
+        self._held = {name: layers for name, layers in read.items() if layers}
+        sizes_gb = message.held or {}
+        shares = [
+            Share(name, lo, hi, sizes_gb.get(name, 0.0)) for name, (lo, hi) in self._held.items()
+        ]
+        self.notify(Dealt("", tuple(shares), tuple((message.out or {}).items())))
         if self.name not in message.by and self.worker.layers is not None:
             self.tasks.spawn(self.worker.release(), "release layers")
 
@@ -383,11 +393,3 @@ class JoinedDevice(Device):
         if not self._over.done():
             self._over.set_result(RoomEnd(why, orderly))
             self.notify(RoomOver(why))
-
-
-def _share(name: str, text: str, held: dict[str, float]) -> Share | None:
-    """``"0–19"`` with an en dash, both ends inclusive, as ``[lo, hi)``."""
-    first, dash, last = text.partition("–")
-    if not (dash and first.isdecimal() and last.isdecimal()):
-        return None
-    return Share(name, int(first), int(last) + 1, float(held.get(name, 0.0)))

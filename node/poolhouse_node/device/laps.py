@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkerChain"]
 
+SETTLE_S = 30.0
+"""Patience with frames of a failed answer: they may have been lost with a device."""
 _SENT_AS = {Kind.HIDDENRET: Kind.HIDDEN, Kind.HIDDENRET_B: Kind.HIDDEN_B}
 
 
@@ -40,6 +43,9 @@ class WorkerChain:
     statistics: LapStatistics = field(default_factory=LapStatistics)
     _open: dict[tuple[Kind, int], _OpenLap] = field(default_factory=dict)
     _broken: LapFailed | None = None
+    _strays: int = 0
+    """Frames of failed laps that may still come back, or be reported as failed themselves."""
+    _settled: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def is_empty(self) -> bool:
@@ -49,6 +55,7 @@ class WorkerChain:
         """Take new workers; laps of the old deal fail, their statistics are forgotten."""
         self.fail(LapFailed("re-deal", "The layers were dealt again while the answer ran."))
         self.workers, self._broken = workers, None
+        self._forget_strays()
         self.statistics = LapStatistics()
 
     def lap(self, frame: Frame, kind: LapKind) -> asyncio.Future[bytes]:
@@ -76,6 +83,7 @@ class WorkerChain:
             return False
         lap = self._open.pop((sent_kind, frame.position), None)
         if lap is None:
+            self._stray_ended()
             return False
         lap.timer.cancel()
         if lap.kind != "prefill":
@@ -87,15 +95,32 @@ class WorkerChain:
     def fail(self, error: LapFailed) -> None:
         """Fail every lap in flight with ``error``."""
         laps, self._open = list(self._open.values()), {}
+        self._strays += len(laps)
         for lap in laps:
             lap.timer.cancel()
             if not lap.returned.done():
                 lap.returned.set_exception(error)
 
+    def report(self, error: LapFailed) -> None:
+        """A worker could not run a frame. That one will not come back; the others may."""
+        self.fail(error)
+        self._stray_ended()
+
+    async def settle(self) -> None:
+        """See :class:`Chain <poolhouse_node.generate.ports.Chain>`."""
+        self.fail(LapFailed("timeout", "Nobody waits for this lap any more."))
+        if self._strays and self._broken is None:
+            self._settled.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SETTLE_S):
+                    await self._settled.wait()
+        self._forget_strays()
+
     def break_off(self, error: LapFailed) -> None:
         """The chain is not whole any more: laps fail with ``error`` until the next deal."""
         self._broken = error
         self.fail(error)
+        self._forget_strays()
 
     @property
     def in_flight(self) -> int:
@@ -103,15 +128,19 @@ class WorkerChain:
         return len(self._open)
 
     def _time_out(self, key: tuple[Kind, int], timeout_s: float) -> None:
-        lap = self._open.pop(key, None)
-        if lap is not None and not lap.returned.done():
+        if key in self._open:
             names = ", ".join(self.name_of(worker) for worker in self.workers)
-            lap.returned.set_exception(
-                LapFailed(
-                    "timeout",
-                    f"No answer came back through the chain ({names}) within {timeout_s:.0f} s.",
-                )
-            )
+            sentence = f"No answer came back through the chain ({names}) within {timeout_s:.0f} s."
+            self.fail(LapFailed("timeout", sentence))
+
+    def _stray_ended(self) -> None:
+        self._strays = max(0, self._strays - 1)
+        if not self._strays:
+            self._settled.set()
+
+    def _forget_strays(self) -> None:
+        self._strays = 0
+        self._settled.set()
 
     def _unreachable(self, worker: str) -> LapFailed:
         return LapFailed("left", f"The link to {self.name_of(worker)} is gone.")

@@ -59,7 +59,9 @@ class FrameRunner:
     )
 
     def put(self, frame: Frame) -> None:
-        """Queue a frame that arrived."""
+        """Queue a frame that arrived. Returned ones are for a host: they are ignored here."""
+        if frame.kind not in RETURN_KIND:
+            return
         try:
             self._waiting.put_nowait(frame)
         except asyncio.QueueFull:

@@ -46,3 +46,11 @@ class Chain(Protocol):
         an error, or when the layers are dealt again. Nobody has to wait for it.
         """
         ...
+
+    async def settle(self) -> None:
+        """Wait until the frames of an answer that failed are out of the chain.
+
+        What comes back is known by its position only: a late one would pass for one of the next
+        answer.
+        """
+        ...

@@ -87,6 +87,8 @@ class Trunk:
     async def _reuse(self, ids: Sequence[int]) -> int:
         """How many leading ids need not be fed again; resets everything when none."""
         fed = self.fed
+        if fed is None:
+            await self.chain.settle()
         if fed and len(fed) < len(ids) and list(ids[: len(fed)]) == fed:
             return len(fed)
         await self.compute.run(self.shard.reset)

@@ -30,7 +30,7 @@ COMPUTER_SILENT_S, PHONE_SILENT_S, HOST_SILENT_S = 15.0, 60.0, 30.0
 
 def is_phone(meta: Mapping[str, object]) -> bool:
     """A phone by its own word or by its kind."""
-    return bool(meta.get("phone")) or meta.get("ua") in {"iPhone", "Android"}
+    return bool(meta.get("phone")) or meta.get("ua") in ("iPhone", "Android")
 
 
 def silent_limit_s(*, to_host: bool, phone: bool, loading: bool) -> float | None:

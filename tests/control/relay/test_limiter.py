@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-import tempfile
-from contextlib import asynccontextmanager
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from poolhouse_control.relay.limiter import Limiter, MemoryLimiter
 from poolhouse_control.relay.limiter_redis import RedisLimiter
-from tests.support.redis_relay import PrivateRedis, private_redis
+from poolhouse_control.signaling.redis_store import RedisStore
+from tests.support.control import running_control
+from tests.support.redis import RedisServer, redis_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -27,20 +30,28 @@ ROWS = json.loads((Path(__file__).parents[2] / "vectors" / "turn.json").read_tex
 
 
 @pytest.fixture
-def folder() -> Any:
-    # The path of a Unix socket is limited to 108 bytes; tmp_path may be longer.
-    with tempfile.TemporaryDirectory(prefix="ph") as name:
-        yield Path(name)
-
-
-@pytest.fixture
-async def redis(folder: Path) -> AsyncIterator[PrivateRedis]:
-    async with private_redis(folder) as server:
+async def redis(tmp_path: Path) -> AsyncIterator[RedisServer]:
+    async with redis_server(tmp_path) as server:
         yield server
 
 
-@pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.redis)])
-def limiters(request: pytest.FixtureRequest, folder: Path) -> Maker:
+@asynccontextmanager
+async def limiter_at(
+    url: str, rate: int, *, cluster: bool = False, **said: Any
+) -> AsyncIterator[RedisLimiter]:
+    """A limiter over the client that a replica has."""
+    client = RedisStore(url, cluster=cluster, clock=time.monotonic).client
+    try:
+        yield RedisLimiter(client, rate, **said)
+    finally:
+        await client.aclose()
+
+
+PLACES = ["memory", *(pytest.param(x, marks=pytest.mark.redis) for x in ("redis", "cluster"))]
+
+
+@pytest.fixture(params=PLACES)
+def limiters(request: pytest.FixtureRequest, tmp_path: Path) -> Maker:
     """Two views of one limit: one object in memory, two replicas over Redis."""
 
     @asynccontextmanager
@@ -49,14 +60,16 @@ def limiters(request: pytest.FixtureRequest, folder: Path) -> Maker:
         yield limiter, limiter
 
     @asynccontextmanager
-    async def redis(rate: int, window_s: float) -> AsyncIterator[tuple[Limiter, Limiter]]:
-        async with private_redis(folder) as server, server.client() as one, server.client() as two:
-            yield (
-                RedisLimiter(one, rate, window_s=window_s),
-                RedisLimiter(two, rate, window_s=window_s),
-            )
+    async def shared(rate: int, window_s: float) -> AsyncIterator[tuple[Limiter, Limiter]]:
+        cluster = request.param == "cluster"
+        async with redis_server(tmp_path, cluster=cluster) as server, AsyncExitStack() as stack:
+            views = [
+                limiter_at(server.url, rate, cluster=cluster, window_s=window_s) for _ in range(2)
+            ]
+            one, two = [await stack.enter_async_context(view) for view in views]
+            yield one, two
 
-    return {"memory": memory, "redis": redis}[request.param]
+    return memory if request.param == "memory" else shared
 
 
 async def test_a_subject_gets_its_rate_and_not_more(limiters: Maker) -> None:
@@ -135,29 +148,63 @@ def test_never_more_than_the_rate_in_a_window(steps: list[tuple[str, float]], ra
 
 
 @pytest.mark.redis
-async def test_without_redis_each_replica_counts_for_itself(redis: PrivateRedis) -> None:
+async def test_without_redis_each_replica_counts_for_itself(redis: RedisServer) -> None:
     clock = Clock()
-    async with redis.client(deadline_s=0.3) as client:
-        limiter = RedisLimiter(client, 2, clock=clock)
+    async with limiter_at(redis.url, 2, clock=clock) as limiter:
         assert await limiter.admit("a") == 0
         await redis.stop()
         assert [await limiter.admit("a") > 0 for _ in range(3)] == [False, False, True]
         await redis.start()
         assert await limiter.admit("b") == 0, "not asked again at once"
-        async with redis.client() as other:
-            assert await other.dbsize() == 0
+        assert await redis.keys() == set()
         clock.now += 2.0
         assert await limiter.admit("a") == 0, "Redis came back empty"
-        async with redis.client() as other:
-            assert await other.keys() == [b"ph:rate:turn:a"]
+        assert await redis.keys() == {"ph:rate:turn:a"}
 
 
 @pytest.mark.redis
-async def test_a_counter_never_stays(redis: PrivateRedis) -> None:
-    async with redis.client() as client:
-        limiter = RedisLimiter(client, 1, prefix="other")
+async def test_a_store_that_stands_still_holds_nobody_up(redis: RedisServer) -> None:
+    async with limiter_at(redis.url, 5) as limiter:
+        assert await limiter.admit("a") == 0
+        redis.freeze()
+        try:
+            began_at = time.monotonic()
+            waits = await asyncio.gather(*(limiter.admit("a") for _ in range(100)))
+            assert time.monotonic() - began_at < 2.0
+            assert sum(wait == 0 for wait in waits) == 5
+        finally:
+            redis.thaw()
+
+
+@pytest.mark.redis
+async def test_a_counter_never_stays(redis: RedisServer) -> None:
+    key = "other:rate:turn:a"
+    async with limiter_at(redis.url, 1, prefix="other") as limiter:
         await limiter.admit("a")
-        assert 0 < await client.pttl("other:rate:turn:a") <= 60_000
-        await client.persist("other:rate:turn:a")
+        assert 0 < await redis.run("PTTL", key) <= 60_000
+        await redis.run("PERSIST", key)
         assert await limiter.admit("a") == 60.0
-        assert 0 < await client.pttl("other:rate:turn:a") <= 60_000
+        assert 0 < await redis.run("PTTL", key) <= 60_000
+
+
+@pytest.mark.redis
+async def test_the_limit_holds_across_replicas(redis: RedisServer) -> None:
+    env = {
+        "TURN_SECRET": "sesame",
+        "TURN_HOST": "relay.example.org",
+        "TURN_RATE": "3",
+        "POOLHOUSE_TURN_PROBE_EVERY_S": "0",
+        "POOLHOUSE_TRUSTED_PROXIES": "127.0.0.1",
+        "POOLHOUSE_PUBLIC_URL": "https://room.example.org",
+        "POOLHOUSE_REDIS_URL": redis.url,
+    }
+    said = {"origin": "https://room.example.org", "x-real-ip": "203.0.113.9"}
+    quick = {"drain_delay_s": 0.0, "drain_spread_s": 0.0}
+    async with (
+        running_control(env, **quick) as one,
+        running_control(env, **quick) as two,
+        httpx.AsyncClient(trust_env=False) as http,
+    ):
+        urls = [control.signal_url + "api/turn" for control in (one, two)] * 3
+        answers = await asyncio.gather(*(http.post(url, headers=said) for url in urls))
+        assert sorted(answer.status_code for answer in answers) == [200] * 3 + [429] * 3

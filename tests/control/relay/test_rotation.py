@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,10 +21,11 @@ from poolhouse_control.relay.rotation import (
     retire,
     rotate,
 )
-from tests.support.redis_relay import private_redis
+from tests.support.redis import redis_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 REALM = "turn.test"
 
@@ -77,14 +76,13 @@ class RedisPlaces(Places):
 
 
 @pytest.fixture(params=["files", pytest.param("redis", marks=pytest.mark.redis)])
-async def places(request: pytest.FixtureRequest) -> AsyncIterator[Places]:
-    with tempfile.TemporaryDirectory(prefix="ph") as folder:
-        if request.param == "files":
-            yield FilePlaces(Path(folder))
-            return
-        async with private_redis(Path(folder)) as server:
-            with Redis(unix_socket_path=str(server.socket)) as client:
-                yield RedisPlaces(client)
+async def places(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Places]:
+    if request.param == "files":
+        yield FilePlaces(tmp_path)
+        return
+    async with redis_server(tmp_path) as server:
+        with Redis.from_url(server.url) as client:
+            yield RedisPlaces(client)
 
 
 def turn(places: Places, *, force: bool = False) -> str:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolhouse_control.errors import SettingsError
+from poolhouse_control.errors import SettingsError, StoreAway
 from poolhouse_control.ops.logs import make_logger
 from poolhouse_control.ops.metrics import RelayMetrics, make_registry
 from poolhouse_control.relay import credentials, ice
@@ -404,6 +404,16 @@ async def test_what_a_caller_must_prove(require: str, said: dict[str, Any], stat
         assert answer.body.type.startswith("urn:poolhouse:problem:")
         assert answer.headers["Access-Control-Allow-Origin"] == "https://pooled.run"
         assert ("WWW-Authenticate" in answer.headers) is (status == 401)
+
+
+async def test_who_cannot_be_asked_for_a_proof_is_no_yes() -> None:
+    class Away:
+        async def holds(self, peer_id: str, token: str) -> bool:
+            raise StoreAway("away")
+
+    turn = desk(COTURN | {"POOLHOUSE_TURN_REQUIRE": "peer"}, registrations=Away())
+    answer = await turn.answer(post(body=TurnBody(peer="alice", token="hers")))
+    assert answer.status == 502
 
 
 async def test_a_proved_peer_cannot_choose_its_label() -> None:

@@ -68,6 +68,9 @@ class _NoChain:
     def lap(self, frame: object, kind: object) -> asyncio.Future[bytes]:
         raise CommandFailed("There is no chain.")
 
+    async def settle(self) -> None:
+        """Nothing is ever under way."""
+
 
 async def bench_decode(bench: DecodeBench, *, as_json: bool) -> int:
     """Measure, the arrangements taking turns; print the figures with their ratios."""

@@ -42,9 +42,11 @@ __all__ = [
 DeviceMeta = Annotated[dict[str, Any], Meta(max_length=64)]
 """What a device says about itself: untrusted, at most 64 entries.
 
-In a hello, entries that could not be sent on in a roster or are longer than 4 KiB are left out.
+In a hello, entries that could not be sent on in a roster or are longer than 4 KiB are left out, as
+are those past 8 KiB in all: a roster of the most links that a host takes must fit one message.
 """
 
+_META_BYTES = 8192
 _META_ENTRY_BYTES = 4096
 _META_DEPTH = 8
 
@@ -102,16 +104,22 @@ def relaxed_hello(raw: dict[str, Any]) -> dict[str, Any]:
     for name in _NUMBERS & fields.keys():
         fields[name] = _whole_number(fields[name])
     if "meta" in fields:
-        fields["meta"] = {k: v for k, v in fields["meta"].items() if _can_be_sent_on(k, v)}
+        fields["meta"] = _what_can_be_sent_on(fields["meta"])
     return fields
 
 
-def _can_be_sent_on(*entry: object) -> bool:
-    """One odd entry of a guest must not keep the host from packing its roster."""
-    try:
-        return len(pack(entry, max_depth=_META_DEPTH)) <= _META_ENTRY_BYTES
-    except WireError:
-        return False
+def _what_can_be_sent_on(meta: dict[str, Any]) -> dict[str, Any]:
+    """One odd guest must not keep the host from packing its roster."""
+    kept, left_bytes = {}, _META_BYTES
+    for name, value in meta.items():
+        try:
+            size_bytes = len(pack([name, value], max_depth=_META_DEPTH))
+        except WireError:
+            continue
+        if size_bytes <= min(left_bytes, _META_ENTRY_BYTES):
+            kept[name] = value
+            left_bytes -= size_bytes
+    return kept
 
 
 def _fits(name: str, value: object) -> bool:

@@ -1,0 +1,1 @@
+"""What people see at the address of signaling."""

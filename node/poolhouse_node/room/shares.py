@@ -1,0 +1,34 @@
+"""Who holds which layers, as a host tells its room (dealing, section 11)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["comes_before", "read_layers"]
+
+DIGITS_MAX = 6
+
+
+def read_layers(text: str) -> tuple[int, int] | None:
+    """``"0–19"``, an en dash and both ends inclusive, as ``(0, 20)``; ``None`` for other text."""
+    first, dash, last = text.partition("–")
+    if not (dash and _is_number(first) and _is_number(last)):
+        return None
+    return int(first), int(last) + 1
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
+
+
+def comes_before(sender: str, lo: int, held: Mapping[str, tuple[int, int]]) -> bool:
+    """May ``sender`` send frames to a device whose layers begin at ``lo``?
+
+    Only the device whose layers end there may. Until the host has said who that is, anyone may:
+    hosts are free to deal first and tell later.
+    """
+    before = {name for name, (_, end) in held.items() if end == lo}
+    return not before or sender in before
