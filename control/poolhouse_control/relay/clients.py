@@ -28,6 +28,8 @@ class ClientAddresses:
 
     def __init__(self, trusted: Iterable[str]) -> None:
         self._trusted = tuple(ipaddress.ip_network(each) for each in trusted)
+        # All requests come from a few proxies; or from anybody, when there are none.
+        self._is_proxy = lru_cache(maxsize=1024)(self._trusts)
 
     def of(self, peer: str | None, real_ip: str | None, forwarded_for: str | None) -> str:
         """The client's address by the socket's ``peer`` and, behind a proxy, the headers.
@@ -37,13 +39,13 @@ class ClientAddresses:
         """
         if not peer:
             return NOBODY
-        if not self._trusts(peer):
+        if not self._is_proxy(peer):
             return peer
         if real_ip:
             return real_ip.partition(",")[0].strip() or peer
         parts = [part.strip() for part in (forwarded_for or "").split(",") if part.strip()]
         for part in reversed(parts):
-            if not self._trusts(part):
+            if not self._is_proxy(part):
                 return part
         return parts[0] if parts else peer
 

@@ -7,6 +7,7 @@ that its operator lists. Headless clients send the deployment's own origin (deci
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -17,6 +18,7 @@ _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _HOST: Final = re.compile(r"[a-z0-9._-]+|\[[0-9a-f:.]+\]")
 
 
+@lru_cache(maxsize=1024)
 def is_allowed(origin: str | None, *, own_host: str, listed: tuple[str, ...] = ()) -> bool:
     """Tell whether ``origin`` is that of a page at ``own_host`` (``host[:port]``) or listed."""
     parts = _split(origin or "")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from litestar import Request, Response, Router, post, route
+from litestar import Request, Router, post, route
 from litestar.datastructures import ResponseHeader
 from litestar.enums import HttpMethod
 from litestar.exceptions import HTTPException
@@ -18,6 +18,7 @@ from litestar.openapi.spec import (
     RequestBody,
     Schema,
 )
+from litestar.types import ASGIApp, Receive, Scope, Send
 
 from poolhouse_control.ops.problems import Problem
 from poolhouse_control.relay.clients import NOBODY
@@ -26,7 +27,7 @@ from poolhouse_control.relay.providers import RelayGrant
 
 if TYPE_CHECKING:
     from poolhouse_control.relay.clients import ClientAddresses
-    from poolhouse_control.relay.desk import TurnDesk
+    from poolhouse_control.relay.desk import TurnAnswer, TurnDesk
 
 __all__ = ["TURN_PATH", "make_router"]
 
@@ -39,6 +40,29 @@ class Refusal(msgspec.Struct):
     """Why there are no credentials, in the words of the protocol."""
 
     error: str
+
+
+class _Reply:
+    """Puts an answer on the wire. The framework's own class costs a third of the whole request."""
+
+    def __init__(self, answer: TurnAnswer) -> None:
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        """Send head and body, no body where HTTP has none."""
+        answer = self._answer
+        body = b"" if answer.body is None else msgspec.json.encode(answer.body)
+        headers = [(name.lower().encode(), _latin(v)) for name, v in answer.headers.items()]
+        if body:
+            headers.append((b"content-type", answer.media_type.encode()))
+            headers.append((b"content-length", b"%d" % len(body)))
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        sent = b"" if scope.get("method") == "HEAD" else body
+        await send({"type": "http.response.body", "body": sent, "more_body": False})
+
+
+def _latin(value: str) -> bytes:
+    return value.encode("latin-1", "replace")
 
 
 @dataclass
@@ -74,7 +98,7 @@ _RESPONSES: Final = {
 def make_router(desk: TurnDesk, addresses: ClientAddresses) -> Router:
     """Build the route. It takes every method itself: a 405 must carry our headers."""
 
-    async def answer(request: Request[Any, Any, Any]) -> Response[bytes]:
+    async def answer(request: Request[Any, Any, Any]) -> ASGIApp:
         headers = request.headers
         query = TurnQuery(
             method=request.method,
@@ -84,14 +108,7 @@ def make_router(desk: TurnDesk, addresses: ClientAddresses) -> Router:
             authorization=headers.get("authorization"),
             body=await _body(request),
         )
-        found = await desk.answer(query)
-        content = b"" if found.body is None else msgspec.json.encode(found.body)
-        return Response(
-            content,
-            status_code=found.status,
-            headers=dict(found.headers),
-            media_type=found.media_type if content else None,
-        )
+        return _Reply(await desk.answer(query))
 
     @post(
         TURN_PATH,
@@ -109,7 +126,7 @@ def make_router(desk: TurnDesk, addresses: ClientAddresses) -> Router:
         | _RESPONSES,
         raises=[],
     )
-    async def turn(request: Request[Any, Any, Any]) -> Response[bytes]:
+    async def turn(request: Request[Any, Any, Any]) -> ASGIApp:
         return await answer(request)
 
     @route(
@@ -117,7 +134,7 @@ def make_router(desk: TurnDesk, addresses: ClientAddresses) -> Router:
         http_method=[method for method in HttpMethod if method is not HttpMethod.POST],
         status_code=200,
     )
-    async def other_methods(request: Request[Any, Any, Any]) -> Response[bytes]:
+    async def other_methods(request: Request[Any, Any, Any]) -> ASGIApp:
         return await answer(request)
 
     # OPTIONS first: else the framework adds its own, and ours would be one too many.

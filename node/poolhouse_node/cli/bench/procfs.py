@@ -33,13 +33,13 @@ def resident_kb(pid: int) -> int:
 def pid_listening_on(port: int) -> int | None:
     """The process that accepts connections at a TCP port; None if none of ours does."""
     wanted = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
-    for folder in _PROC.glob("[0-9]*/fd"):
+    for entry in _PROC.glob("[0-9]*/fd/*"):
         try:
-            held = {str(entry.readlink()) for entry in folder.iterdir()}
-        except OSError:  # ended meanwhile, or somebody else's
+            held = str(entry.readlink())
+        except OSError:  # ended or closed meanwhile, or somebody else's
             continue
-        if wanted & held:
-            return int(folder.parent.name)
+        if held in wanted:
+            return int(entry.parts[2])
     return None
 
 
