@@ -88,10 +88,6 @@ def test_a_code_to_open_that_is_none():
     assert "is not a room code" in failure("host", "--open", "--code", "nope!")
 
 
-def test_a_room_opens_only_when_said_to():
-    assert "--open" in failure("host", status=2)
-
-
 @pytest.mark.parametrize("split", ["10,x", "", "0,30", "10,,10"])
 def test_a_split_that_is_none(split):
     assert "split" in failure("up", "--split", split, "--ask", "x", status=2)

@@ -36,8 +36,8 @@ def start(signal_url):
 
 def test_a_guest_asks_a_room_of_two(start, signal_url):
     host = start("host", "--open", "--code", "4TK-G9P", "--name", "attic", "--max-tokens", "30")
-    host.until("The room is open: poolhouse join 4TK-G9P")
-    host.until("Anyone with this code gets in")
+    host.until("The room 4TK-G9P is open.")
+    host.until("So does anyone who knows the code 4TK-G9P (--open)")
     worker = start("join", "4tkg9p", "--name", "cellar", "--pledge", "2")
     host.until("is online")
     worker.until("is online")
@@ -71,7 +71,7 @@ def test_no_such_room(signal_url):
 
 def test_pledges_too_small_for_the_model(start):
     host = start("host", "--open", "--code", "AAAAAA", "--pledge", "0.01")
-    host.until("The room is open")
+    host.until("poolhouse join")
     worker = start("join", "AAAAAA", "--name", "tiny", "--pledge", "0.01")
     assert host.end() == 1
     assert "GB are missing" in host.stderr
@@ -81,7 +81,7 @@ def test_pledges_too_small_for_the_model(start):
 
 def test_a_host_that_dies_ends_its_workers_with_a_reason(start):
     host = start("host", "--open", "--code", "BBBBBB")
-    host.until("The room is open")
+    host.until("poolhouse join")
     worker = start("join", "BBBBBB", "--name", "cellar")
     worker.until("is online")
     host.process.kill()

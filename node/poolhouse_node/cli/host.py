@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,10 +13,14 @@ from poolhouse_node.cli.hosting import chat, failing_with_tasks, say_what_runs
 from poolhouse_node.cli.loading import EngineLoader, open_model
 from poolhouse_node.cli.machine import default_name, default_pledge_gb, free_cores
 from poolhouse_node.cli.pulling import pull_with_progress, require_computable
-from poolhouse_node.cli.rooms import Place, make_host, open_room
+from poolhouse_node.cli.room import HostCommands
+from poolhouse_node.cli.room_socket import serve_commands
+from poolhouse_node.cli.rooms import Place, make_host, make_invite, open_room
+from poolhouse_node.cli.state import RoomState
 from poolhouse_node.cli.view import TerminalView
 from poolhouse_node.device.answering import GenerationSettings
 from poolhouse_node.device.host import HostSettings
+from poolhouse_node.room.gate import Gate
 from poolhouse_node.wire.codes import format_code
 
 if TYPE_CHECKING:
@@ -42,11 +48,19 @@ class HostOptions:
     system: str = ""
     seed: int | None = None
     wait: int = 1
+    is_open: bool = False
+    denies_unknown: bool = False
 
     def settings(self) -> HostSettings:
         """The host's part of it."""
         generation = GenerationSettings(self.sampling, self.max_tokens, self.system)
-        return HostSettings(generation, self.split)
+        return HostSettings(generation, self.split, self.denies_unknown)
+
+    def gate(self, state: RoomState) -> Gate:
+        """The gate of a room hosted here before under this code, or a new one."""
+        gate = Gate.restore(secrets.token_bytes, state.load_gate())
+        gate.asks = not self.is_open
+        return gate
 
 
 async def host_room(options: HostOptions) -> int:
@@ -57,6 +71,9 @@ async def host_room(options: HostOptions) -> int:
     model = open_model(file, options.context_size)
     loader = EngineLoader(store, options.device, options.threads or free_cores(), file)
     network, code = await open_room(options.place, options.code)
+    state = RoomState.of(code, os.environ)
+    gate = options.gate(state)
+    state.save_gate(gate.state())
     host = make_host(
         network,
         view,
@@ -65,29 +82,44 @@ async def host_room(options: HostOptions) -> int:
         model=model,
         loader=loader,
         settings=options.settings(),
+        gate=gate,
+        save_gate=state.save_gate,
         seed=options.seed,
     )
+    commands = HostCommands(host, lambda: make_invite(options.place, code, gate.key))
     loader.warm_up()
-    async with host:
+    async with host, serve_commands(state, commands.handle):
         try:
-            view.say(f"The room is open: poolhouse join {format_code(code)}")
-            view.say("Anyone with this code gets in (--open): share it with care.")
-            return await failing_with_tasks(
-                host, asyncio.ensure_future(_serve(host, options, view))
-            )
+            _say_how_to_join(view, commands.invite(), code, options)
+            serving = asyncio.ensure_future(_serve(host, options, view, commands))
+            return await failing_with_tasks(host, serving)
         finally:
             view.close()
             await host.close_room("The host closed the room.")
 
 
-async def _serve(host: Host, options: HostOptions, view: TerminalView) -> int:
+def _say_how_to_join(view: TerminalView, invite: str, code: str, options: HostOptions) -> None:
+    shown = format_code(code)
+    view.say(f"The room {shown} is open. Whoever has this link gets in:")
+    view.say(f"    poolhouse join '{invite}'")
+    if options.is_open:
+        view.say(f"So does anyone who knows the code {shown} (--open): share it with care.")
+    elif options.denies_unknown:
+        view.say("Nobody else does (--deny-unknown).")
+    else:
+        view.say(f"Who joins with the code {shown} alone waits until you allow it.")
+
+
+async def _serve(
+    host: Host, options: HostOptions, view: TerminalView, commands: HostCommands
+) -> int:
     if options.wait:
         view.say(f"Waiting for {options.wait} device(s) to join …")
     await host.until_devices(options.wait)
     await host.start()
     say_what_runs(host, view, options.device)
     if sys.stdin.isatty():
-        await chat(host, view)
+        await chat(host, view, commands)
     else:
         await asyncio.Event().wait()  # until a signal
     return 0

@@ -15,6 +15,7 @@ from poolhouse_node.room.asks import AskRefused
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from poolhouse_node.cli.room import HostCommands
     from poolhouse_node.cli.view import TerminalView
     from poolhouse_node.device.answering import AnswerRecord
     from poolhouse_node.device.host import Host
@@ -90,9 +91,12 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
 
 
-async def chat(host: Host, view: TerminalView) -> None:
-    """Ask what is typed, line by line, until the end of stdin."""
+async def chat(host: Host, view: TerminalView, commands: HostCommands | None = None) -> None:
+    """Ask what is typed, line by line, until the end of stdin; ``/allow NAME`` is a command."""
     async for question in questions():
+        if commands is not None and question.startswith("/"):
+            view.say(commands.typed(question))
+            continue
         try:
             await host.ask(question)
         except AskRefused as error:

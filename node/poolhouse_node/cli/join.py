@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,11 @@ from poolhouse_node.cli.chat import questions
 from poolhouse_node.cli.failures import CommandFailed
 from poolhouse_node.cli.loading import EngineLoader
 from poolhouse_node.cli.machine import default_name, default_pledge_gb, free_cores
-from poolhouse_node.cli.rooms import Place, make_joined, read_code
+from poolhouse_node.cli.rooms import Place, make_joined, read_invite
+from poolhouse_node.cli.state import RoomState
 from poolhouse_node.cli.view import TerminalView
 from poolhouse_node.device.answers import AskFailed
+from poolhouse_node.device.entrance import Secrets
 from poolhouse_node.weights.cache import default_cache
 from poolhouse_node.weights.source import ModelStore
 
@@ -22,21 +25,43 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from poolhouse_node.device.joined import JoinedDevice
+    from poolhouse_node.rtc.peer import Engine
+    from poolhouse_node.wire.codes import Invite
 
 __all__ = ["JoinOptions", "ask_room", "join_room"]
+
+
+DEFAULT_SIGNAL = "localhost:8080"
+ORIGIN = re.compile(r"https?://[^/?#]+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class JoinOptions:
     """What the person said about joining."""
 
-    place: Place
     room: str
+    """A code or an invite link."""
+    signal: str | None
+    engine: Engine
     environment: Mapping[str, str]
     name: str | None = None
     pledge_gb: float | None = None
     device: str = "auto"
     threads: int | None = None
+    trust_unverified: bool = False
+
+    def place(self, invite: Invite) -> Place:
+        """Where to look for the room: as said, else where the link says, else on this machine."""
+        origin = ORIGIN.match(self.room.strip())
+        said = self.signal or invite.signal or (origin[0] if origin else DEFAULT_SIGNAL)
+        return Place([part.strip() for part in said.split(",") if part.strip()], self.engine)
+
+    def secrets(self, invite: Invite, name: str) -> Secrets:
+        """What this device can prove: the link's key, and the pass it was given before."""
+        state = RoomState.of(invite.code, self.environment)
+        return Secrets(
+            invite.key, state.load_pass(name), lambda given: state.save_pass(name, given)
+        )
 
     def loader(self) -> EngineLoader:
         """For the layers this device may be dealt."""
@@ -44,20 +69,36 @@ class JoinOptions:
         return EngineLoader(store, self.device, self.threads or free_cores())
 
 
+async def _device(
+    options: JoinOptions,
+    view: TerminalView,
+    loader: EngineLoader,
+    *,
+    name: str,
+    pledge_gb: float | None,
+) -> JoinedDevice:
+    invite = read_invite(options.room)
+    return await make_joined(
+        options.place(invite),
+        invite.code,
+        view,
+        name=name,
+        pledge_gb=pledge_gb,
+        loader=loader,
+        held=options.secrets(invite, name),
+        trust_unverified=options.trust_unverified,
+    )
+
+
 async def join_room(options: JoinOptions) -> int:
     """Hold layers until the room is over or the person ends it."""
-    code, view, loader = (
-        read_code(options.room),
-        TerminalView(answers="hidden"),
-        options.loader(),
-    )
-    device = await make_joined(
-        options.place,
-        code,
+    view, loader = TerminalView(answers="hidden"), options.loader()
+    device = await _device(
+        options,
         view,
+        loader,
         name=options.name or default_name(),
         pledge_gb=options.pledge_gb or default_pledge_gb(),
-        loader=loader,
     )
     loader.warm_up()
     async with device:
@@ -76,15 +117,9 @@ async def join_room(options: JoinOptions) -> int:
 
 async def ask_room(options: JoinOptions, text: str | None, *, as_json: bool) -> int:
     """Ask once and end, or chat line by line without ``text``."""
-    code, view = read_code(options.room), TerminalView(answers="figures" if as_json else "shown")
-    device = await make_joined(
-        options.place,
-        code,
-        view,
-        name=options.name or f"{default_name()[:34]} asks",
-        pledge_gb=None,
-        loader=options.loader(),
-    )
+    view = TerminalView(answers="figures" if as_json else "shown")
+    name = options.name or f"{default_name()[:34]} asks"
+    device = await _device(options, view, options.loader(), name=name, pledge_gb=None)
     async with device:
         await device.join()
         await device.until_online()

@@ -13,6 +13,7 @@ import typer
 from poolhouse_node import __version__
 from poolhouse_node.cli import options as opt
 from poolhouse_node.cli.bench.commands import bench_app
+from poolhouse_node.cli.room_app import room_app
 from poolhouse_node.cli.running import run
 from poolhouse_node.cli.turn.commands import turn_app
 
@@ -32,6 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 models_app = typer.Typer(help="The catalogue and the models on this machine.", no_args_is_help=True)
+app.add_typer(room_app, name="room", rich_help_panel="Rooms")
 app.add_typer(models_app, name="models")
 app.add_typer(bench_app, name="bench")
 app.add_typer(turn_app, name="turn")
@@ -154,7 +156,10 @@ def host(
     signal: opt.Signal = opt.DEFAULT_SIGNAL,
     model: opt.Model = opt.DEFAULT_MODEL,
     open_room: Annotated[
-        bool, typer.Option("--open", help="Let in anyone who knows the code. Needed for now.")
+        bool, typer.Option("--open", help="Let in anyone who knows the code, without asking.")
+    ] = False,
+    deny_unknown: Annotated[
+        bool, typer.Option(help="Refuse whoever has no invite link or pass, without asking.")
     ] = False,
     wait: Annotated[
         int, typer.Option(min=0, max=64, help="Deal the layers when this many devices joined.")
@@ -176,11 +181,6 @@ def host(
     """Open a room: other devices join it, together you hold the model."""
     from poolhouse_node.cli.host import host_room
 
-    if not open_room:
-        raise typer.BadParameter(
-            "a room cannot check yet who joins it: say --open to let in anyone who knows its code",
-            param_hint="--open",
-        )
     run(
         host_room(
             _host_options(
@@ -200,6 +200,8 @@ def host(
                 threads=threads,
                 code=code,
                 wait=wait,
+                is_open=open_room,
+                denies_unknown=deny_unknown,
             )
         )
     )
@@ -207,9 +209,10 @@ def host(
 
 @app.command(rich_help_panel="Rooms")
 def join(
-    room: Annotated[str, typer.Argument(help="Room code or invite link.")],
-    signal: opt.Signal = opt.DEFAULT_SIGNAL,
+    room: opt.Room,
+    signal: opt.RoomSignal = None,
     name: opt.Name = None,
+    trust_unverified: opt.TrustUnverified = False,
     pledge: opt.Pledge = None,
     rtc: opt.EngineChoice = "libdatachannel",
     device: opt.DeviceName = "auto",
@@ -218,15 +221,26 @@ def join(
     """Hold layers in a room until it is over."""
     from poolhouse_node.cli.join import join_room
 
-    run(join_room(_join_options(room, signal, rtc, name, pledge, device, threads)))
+    options = _join_options(
+        room,
+        signal,
+        rtc,
+        name,
+        trust=trust_unverified,
+        pledge_gb=pledge,
+        device=device,
+        threads=threads,
+    )
+    run(join_room(options))
 
 
 @app.command(rich_help_panel="Rooms")
 def ask(
-    room: Annotated[str, typer.Argument(help="Room code or invite link.")],
+    room: opt.Room,
     text: Annotated[str | None, typer.Argument(help="The question; without it, a chat.")] = None,
-    signal: opt.Signal = opt.DEFAULT_SIGNAL,
+    signal: opt.RoomSignal = None,
     name: opt.Name = None,
+    trust_unverified: opt.TrustUnverified = False,
     rtc: opt.EngineChoice = "libdatachannel",
     as_json: opt.Json = False,
 ) -> None:
@@ -235,7 +249,8 @@ def ask(
 
     if as_json and text is None:
         raise typer.BadParameter("--json needs a question")
-    run(ask_room(_join_options(room, signal, rtc, name, None, "auto", None), text, as_json=as_json))
+    options = _join_options(room, signal, rtc, name, trust=trust_unverified)
+    run(ask_room(options, text, as_json=as_json))
 
 
 # ---- servers ------------------------------------------------------------------------------------
@@ -350,14 +365,17 @@ def _host_options(
 
 def _join_options(
     room: str,
-    signal: str,
+    signal: str | None,
     rtc: opt.EngineName,
     name: str | None,
-    pledge_gb: float | None,
-    device: str,
-    threads: int | None,
+    *,
+    trust: bool,
+    pledge_gb: float | None = None,
+    device: str = "auto",
+    threads: int | None = None,
 ) -> JoinOptions:
     from poolhouse_node.cli.join import JoinOptions
 
-    place = _place(signal, rtc)
-    return JoinOptions(place, room, os.environ, name, pledge_gb, device, threads)
+    return JoinOptions(
+        room, signal, rtc, os.environ, name, pledge_gb, device, threads, trust_unverified=trust
+    )

@@ -11,11 +11,14 @@ __all__ = [
     "ContextSize",
     "DeviceName",
     "EngineChoice",
+    "HostedRoom",
     "Json",
     "MaxTokens",
     "Model",
     "Name",
     "Pledge",
+    "Room",
+    "RoomSignal",
     "Seed",
     "Signal",
     "Split",
@@ -23,6 +26,8 @@ __all__ = [
     "Temperature",
     "Threads",
     "TopK",
+    "TrustUnverified",
+    "WaitingDevice",
     "parse_split",
 ]
 
@@ -42,6 +47,28 @@ Signal = Annotated[
         envvar="POOLHOUSE_SIGNAL",
     ),
 ]
+Room = Annotated[
+    str,
+    typer.Argument(help="Room code or invite link.", envvar="POOLHOUSE_ROOM"),
+]
+RoomSignal = Annotated[
+    str | None,
+    typer.Option(
+        "--signal",
+        metavar="URL[,URL]",
+        help="Signaling server. Default: where the invite link points, else localhost:8080.",
+        envvar="POOLHOUSE_SIGNAL",
+    ),
+]
+TrustUnverified = Annotated[
+    bool,
+    typer.Option(help="Go in although the host does not prove that it knows the room's secret."),
+]
+HostedRoom = Annotated[
+    str | None,
+    typer.Option("--room", metavar="CODE", help="Which room, when several are hosted here."),
+]
+WaitingDevice = Annotated[str, typer.Argument(help="Name or six digits of the waiting device.")]
 Model = Annotated[
     str,
     typer.Option(

@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from poolhouse_node.rtc.peer import Engine
     from poolhouse_node.wire.codes import Invite
 
-__all__ = ["Place", "make_host", "make_invite", "make_joined", "open_room", "read_invite"]
+__all__ = ["ROOM", "Place", "make_host", "make_invite", "make_joined", "open_room", "read_invite"]
 
+ROOM = "POOLHOUSE_ROOM"
+"""Carries an invite link to a command: what is in the environment is not seen in a process list."""
 CODES_TO_TRY = 5
 
 

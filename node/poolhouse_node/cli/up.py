@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,9 @@ from poolhouse_node.cli.hosting import (
 from poolhouse_node.cli.loading import EngineLoader, open_model
 from poolhouse_node.cli.machine import default_pledge_gb, free_cores
 from poolhouse_node.cli.pulling import pull_with_progress, require_computable
-from poolhouse_node.cli.rooms import make_host, open_room
+from poolhouse_node.cli.rooms import ROOM, make_host, make_invite, open_room
 from poolhouse_node.cli.view import TerminalView
+from poolhouse_node.room.gate import Gate
 from poolhouse_node.wire.codes import format_code
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ async def bring_up(options: UpOptions) -> int:
         place = replace(options.host.place, servers=[signal_url])
         network, code = await open_room(place, options.host.code)
         pledge_gb = options.host.pledge_gb or default_pledge_gb(options.devices)
+        gate = Gate(secrets.token_bytes, asks=False)  # loopback: only this machine's users
+        invite = make_invite(place, code, gate.key)
         host = make_host(
             network,
             view,
@@ -65,14 +69,16 @@ async def bring_up(options: UpOptions) -> int:
             model=model,
             loader=loader,
             settings=options.host.settings(),
+            gate=gate,
+            save_gate=lambda state: None,  # the room ends with this command
             seed=options.host.seed,
         )
         async with host:
             try:
                 for number in range(1, options.devices):
-                    arguments = _join_arguments(options, code, signal_url, pledge_gb, threads)
+                    arguments = _join_arguments(options, signal_url, pledge_gb, threads)
                     name = f"worker-{number}"
-                    await children.start(name, [*arguments, "--name", name])
+                    await children.start(name, [*arguments, "--name", name], {ROOM: invite})
                 room = asyncio.ensure_future(_run_room(host, options, view, code))
                 return await _unless_a_child_ends(children, host, room)
             finally:
@@ -117,11 +123,10 @@ def control_arguments() -> list[str]:
 
 
 def _join_arguments(
-    options: UpOptions, code: str, signal_url: str, pledge_gb: float, threads: int
+    options: UpOptions, signal_url: str, pledge_gb: float, threads: int
 ) -> list[str]:
     return [
         "join",
-        code,
         "--signal",
         signal_url,
         "--rtc",

@@ -157,6 +157,10 @@ def _bar(lo: int, hi: int, total: int) -> str:
 
 
 def _line(event: Event) -> Text | None:
+    return _device_line(event) or _room_line(event)
+
+
+def _device_line(event: Event) -> Text | None:
     match event:
         case ev.DeviceJoined(name=name, label=label):
             return _text(f"+ {name} joined ({label})")
@@ -174,6 +178,12 @@ def _line(event: Event) -> Text | None:
         case ev.DeviceStalled(name=name, silent_s=silent_s):
             text = f"{name} stopped responding ({silent_s:.1f} s without a sign); waiting for it"
             return _text(text, style="yellow")
+        case _:
+            return None
+
+
+def _room_line(event: Event) -> Text | None:
+    match event:
         case ev.RoomOnline(model=model, context_size=context_size):
             return _text(f"{model} is online, context {context_size} tokens", style="green")
         case ev.StartFailed(why=why) | ev.RoomDegraded(why=why) | ev.RoomOver(why=why):

@@ -1,0 +1,70 @@
+"""The subcommands of ``poolhouse room``."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from poolhouse_node.cli import options as opt  # noqa: TC001 - typer reads them at run time
+from poolhouse_node.cli.running import run
+
+__all__ = ["room_app"]
+
+room_app = typer.Typer(
+    help="For the person who hosts, from another terminal.", no_args_is_help=True
+)
+
+
+@room_app.command("status")
+def room_status(room: opt.HostedRoom = None, as_json: opt.Json = False) -> None:
+    """Who is in the room, over what, and who waits."""
+    _tell_host(room, {"command": "status"}, as_json=as_json)
+
+
+@room_app.command("allow")
+def room_allow(name: opt.WaitingDevice, room: opt.HostedRoom = None) -> None:
+    """Let a waiting device in, by its name or its six digits."""
+    _tell_host(room, {"command": "allow", "name": name})
+
+
+@room_app.command("deny")
+def room_deny(name: opt.WaitingDevice, room: opt.HostedRoom = None) -> None:
+    """Refuse a waiting device."""
+    _tell_host(room, {"command": "deny", "name": name})
+
+
+@room_app.command("kick")
+def room_kick(
+    name: Annotated[str, typer.Argument(help="A device in the room.")],
+    room: opt.HostedRoom = None,
+) -> None:
+    """Send a device out of the room."""
+    _tell_host(room, {"command": "kick", "name": name})
+
+
+@room_app.command("key")
+def room_key(room: opt.HostedRoom = None) -> None:
+    """Make a new invite link; the old ones are dead."""
+    _tell_host(room, {"command": "key"})
+
+
+@room_app.command("forget")
+def room_forget(code: Annotated[str, typer.Argument(help="Room code.")]) -> None:
+    """Delete what this machine keeps of a room: keys and passes."""
+    from poolhouse_node.cli.room import find_room, forget_room
+
+    async def forget() -> int:
+        return forget_room(find_room(code, os.environ))
+
+    run(forget())
+
+
+def _tell_host(room: str | None, request: dict[str, str], *, as_json: bool = False) -> None:
+    from poolhouse_node.cli.room import find_room, tell_host
+
+    async def tell() -> int:
+        return await tell_host(find_room(room, os.environ), request, as_json=as_json)
+
+    run(tell())
