@@ -15,7 +15,7 @@ from poolhouse_node.cli.failures import CommandFailed
 from poolhouse_node.cli.running import PARENT_FD
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["Child", "Children"]
 
@@ -71,8 +71,13 @@ class Children:
         os.close(self._writing)
         self._folder.cleanup()
 
-    async def start(self, name: str, arguments: Sequence[str]) -> Child:
-        """Start ``poolhouse ARGUMENTS`` in a session of its own: Ctrl-C is ours to handle."""
+    async def start(
+        self, name: str, arguments: Sequence[str], environ: Mapping[str, str] | None = None
+    ) -> Child:
+        """Start ``poolhouse ARGUMENTS`` in a session of its own: Ctrl-C is ours to handle.
+
+        ``environ`` is added to this process's.
+        """
         log = Path(self._folder.name) / f"{name}.log"
         with log.open("wb") as stderr:
             process = await asyncio.create_subprocess_exec(
@@ -85,7 +90,7 @@ class Children:
                 stderr=stderr,
                 pass_fds=(self._reading,),
                 start_new_session=True,
-                env={**os.environ, PARENT_FD: str(self._reading)},
+                env={**os.environ, **(environ or {}), PARENT_FD: str(self._reading)},
             )
         child = Child(name, process, log)
         self.children.append(child)
