@@ -10,8 +10,8 @@ from poolhouse_node.device import events as ev
 def shown(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
 
-    def show(*events: ev.Event, answers: str = "shown"):
-        view = TerminalView(answers=answers)
+    def show(*events: ev.Event, **options):
+        view = TerminalView(**options)
         for event in events:
             view(event)
         view.close()
@@ -83,6 +83,7 @@ def test_a_line_does_not_tear_an_answer_apart(shown):
         (ev.RoomDegraded("it is gone"), "it is gone"),
         (ev.RoomOver("closed"), "closed"),
         (ev.Queued(3), "waiting: 2 question(s) before this one"),
+        (ev.Queued(1), "waiting: this question is next"),
         (ev.SignalingChanged(connected=False), "no device can join"),
         (ev.SignalingChanged(connected=True), "signaling is back"),
         (ev.Notice("psst"), "psst"),
@@ -93,13 +94,75 @@ def test_each_event_has_its_line(shown, event, words):
     assert words in shown(event).err
 
 
+ANSWER_TO_ANOTHER = (
+    ev.TokenShown("the rest of an answer", mine=False),
+    ev.AnswerEnded("9 tokens", mine=False),
+)
+
+
+def test_who_asks_once_sees_the_answer_to_this_question_only(shown):
+    before = (*ANSWER_TO_ANOTHER, ev.AnswerStarted("bob", "when?", mine=False), *ANSWER_TO_ANOTHER)
+    assert shown(*before, *ANSWER, *ANSWER_TO_ANOTHER, once=True) == ("Because.\n", "2 tokens\n")
+
+
+def test_who_asks_once_is_told_by_the_command_why_it_failed(shown):
+    broken = (*ANSWER[:2], ev.AnswerEnded("", mine=True, failure="cellar left."))
+    assert shown(*broken, once=True) == ("Be\n", "")
+    assert shown(*broken) == ("Be\n", "cellar left.\n")
+
+
+def test_two_lines_in_an_answer_leave_no_empty_one(shown):
+    lines = (ev.DeviceLeft("cellar", "left"), ev.RoomDegraded("cellar left"))
+    assert shown(*ANSWER[:2], *lines, *ANSWER[2:]).out == "Be\ncause.\n"
+
+
+def test_an_answer_in_a_file_is_not_torn_by_what_the_screen_shows(tmp_path, monkeypatch):
+    with (tmp_path / "answer").open("w+") as out, (tmp_path / "status").open("w+") as err:
+        monkeypatch.setattr("sys.stdout", out)
+        monkeypatch.setattr("sys.stderr", err)
+        view = TerminalView()
+        for event in (*ANSWER[:2], ev.DeviceLeft("cellar", "left"), *ANSWER[2:]):
+            view(event)
+    assert (tmp_path / "answer").read_text() == "Because.\n"
+    assert (tmp_path / "status").read_text() == "- cellar left\n2 tokens\n"
+
+
+def test_lines_go_above_a_prompt(capsys):
+    view = TerminalView()
+    view.prompt("> ")
+    view(ev.DeviceJoined("bob", "computer"))
+    view(ev.AnswerStarted("bob", "when?", mine=False))
+    view(ev.TokenShown("Now.", mine=False))
+    view(ev.AnswerEnded("1 token", mine=False))
+    clear = "\r\x1b[K"
+    assert capsys.readouterr() == (
+        "Now.\n",
+        f"> {clear}+ bob joined (computer)\n> {clear}bob asks: when?\n{clear}{clear}1 token\n> ",
+    )
+
+
+@pytest.mark.parametrize("name", ["[/]", "[red]x", "[/foo] [bold", "{task}"])
+def test_names_in_progress_bars_are_no_markup(name, monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    view = TerminalView()
+    view(ev.LoadProgress(name, 50))
+    view.close()
+    assert name in capsys.readouterr().err
+
+
 def test_text_of_others_is_no_markup(shown):
     assert "[bold]x[/bold]" in shown(ev.Notice("[bold]x[/bold]")).err
     assert "[red]" in shown(ev.AnswerStarted("[red]", "x", mine=False)).err
 
 
 def test_control_characters_of_others_do_not_reach_the_terminal(shown):
-    hostile = "a\x1b[2J\x9bb\r"
+    hostile = "a\x1b[2J\x9bb\r\u202e\u2066"
     out, err = shown(ev.StartFailed(hostile), ev.TokenShown(hostile, mine=True))
     assert err == "a[2Jb\n"
     assert out == "a[2Jb"
+
+
+def test_names_in_a_deal_do_not_either(shown):
+    dealt = ev.Dealt("", (ev.Share("\x9b2Jann", 0, 3, 1.0),), (("bob\x1b[2J", "late\x9b"),))
+    err = shown(dealt, ev.LoadProgress("\x9b2Jann", 100)).err
+    assert not {"\x9b", "\x1b"} & set(err)

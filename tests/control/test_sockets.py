@@ -347,3 +347,19 @@ def random_frame(rng: random.Random) -> str | bytes:
         return frame
     at = rng.randrange(len(frame))
     return frame[:at] + rng.choice('{}[]",:\\0a') + frame[at + 1 :]
+
+
+async def test_who_comes_in_a_storm_is_told_to_come_again_and_that_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with running_control(max_connects_per_s=1) as control, contextlib.AsyncExitStack() as all:
+        for number in range(2):
+            await opened(
+                await all.enter_async_context(peer_socket(control.socket_url, f"P{number}"))
+            )
+        with pytest.raises(InvalidStatus) as refusal:
+            async with peer_socket(control.socket_url, "late"):
+                pass
+        assert refusal.value.response.status_code == 503
+        assert 2 <= int(refusal.value.response.headers["retry-after"]) <= 5
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []

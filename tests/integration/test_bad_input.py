@@ -103,11 +103,29 @@ def test_a_question_and_a_prompt_file(tmp_path):
     assert "not both" in words
 
 
-@pytest.mark.model
-@pytest.mark.webrtc
-def test_a_prompt_file_that_is_not_there(tmp_path):
-    words = failure("up", "--devices", "1", "--raw", str(tmp_path / "none.txt"))
-    assert "none.txt" in words
+def test_a_split_over_more_devices_than_there_are():
+    words = failure("up", "--devices", "2", "--split", "10,10,10", "--ask", "x", status=2)
+    assert "names 3 devices, but there are 2 in all" in words
+
+
+@pytest.mark.parametrize("command", [("up", "--ask"), ("ask", "4TK-G9P")])
+@pytest.mark.parametrize("text", ["", "  "])
+def test_an_empty_question(command, text):
+    assert "the question is empty" in failure(*command, text, status=2)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "No such file"), (b"\xc3\x28", "is no UTF-8 text"), (b"", "is empty")],
+)
+def test_a_prompt_file_that_is_none(tmp_path, content, words):
+    """Found out before anything is started."""
+    file = tmp_path / "prompt.txt"
+    if content is not None:
+        file.write_bytes(content)
+    failed = failure("up", "--raw", str(file))
+    assert failed.startswith("poolhouse: The prompt file")
+    assert words in failed
 
 
 def test_a_settings_file_that_is_broken(tmp_path):

@@ -12,6 +12,7 @@ from poolhouse_node.device.events import (
     DeviceJoined,
     DeviceLeft,
     DeviceStalled,
+    Notice,
     Queued,
     RoomDegraded,
     RoomOnline,
@@ -173,6 +174,57 @@ def test_the_queue_refuses_with_a_sentence():
         return str(caught.value)
 
     assert "2 questions" in why
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_an_empty_question_is_refused_at_once(text):
+    @room_of(2)
+    async def whys(room, host, joined):
+        with pytest.raises(AskFailed) as guest:
+            await joined[0].ask(text)
+        with pytest.raises(AskRefused) as own:
+            host.ask(text)
+        with pytest.raises(AskRefused):
+            host.ask("a prompt of no token", [])
+        return str(guest.value), str(own.value)
+
+    assert whys == ("The question is empty.", "The question is empty.")
+
+
+def test_a_question_longer_than_any_message_is_cut_as_the_host_would():
+    @room_of(2)
+    async def why(room, host, joined):
+        with pytest.raises(AskFailed) as caught:
+            await joined[0].ask("x" * 5_000_000)
+        return str(caught.value)
+
+    assert "question is 80" in why
+    assert "context holds 2016" in why
+
+
+def test_who_asks_when_the_room_is_over_is_told_so():
+    @room_of(2)
+    async def why(room, host, joined):
+        guest = await room.join("guest", holds_layers=False)
+        await guest.until_online()
+        room.of(host).vanish()
+        await guest.until_over()
+        with pytest.raises(AskFailed) as caught:
+            await guest.ask("still there?")
+        return str(caught.value)
+
+    assert why.startswith("The host ")
+
+
+def test_a_device_that_is_early_is_told_what_it_waits_for():
+    async def main():
+        async with SimRoom() as room:
+            await room.host()
+            early = await room.join("early")
+            await asyncio.sleep(1)
+            return room.of(early)
+
+    assert "not online yet" in run_virtual(main()).seen(Notice)[0].text
 
 
 def test_stop_ends_the_answer_after_the_lap_in_flight():

@@ -165,8 +165,9 @@ class Chain:
             try:
                 return await provider.grant(now_s=now_s, device=device)
             except RelayUnavailable as error:
+                if not self._is_cooling(provider):  # one line a spell, not one a request
+                    self._log.warning("relay.failed", provider=provider.name, reason=str(error))
                 self._cooling_until[provider.name] = self._clock() + _COOLING_S
-                self._log.warning("relay.failed", provider=provider.name, reason=str(error))
         raise RelayUnavailable("No relay provider has credentials to give.")
 
     def _is_cooling(self, provider: Provider) -> bool:

@@ -257,10 +257,13 @@ class SqliteStore:
     @contextlib.contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
         try:
+            # SQLite would make a new file that everybody can read.
+            Path(self._path).touch(mode=0o600)
             with contextlib.closing(sqlite3.connect(self._path, timeout=5.0)) as database, database:
                 yield database
-        except sqlite3.Error as error:
-            raise SettingsError(f"{self._path} cannot be changed: {error}.") from None
+        except (OSError, sqlite3.Error) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise SettingsError(f"{self._path} cannot be changed: {reason}.") from None
 
 
 class RedisStore:

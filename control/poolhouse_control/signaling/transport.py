@@ -64,6 +64,13 @@ class SignalingProtocol(WebSocketsSansIOProtocol):
         if scope is not None:
             scope["extensions"][_WIRE] = self
 
+    async def send(self, message: Any) -> None:
+        """Take an event from the application."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and self.close_sent:
+            # Refused in order. uvicorn would log an error each time: the handshake ends here too.
+            self.handshake_complete = True
+
     def listen(self, hear: Callable[[str | bytes], bool], drained: Callable[[], None]) -> None:
         """Take the short path from now on. To be called once the handshake was accepted.
 

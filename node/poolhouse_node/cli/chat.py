@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from poolhouse_node.cli.view import TerminalView
+
 __all__ = ["questions"]
 
 PROMPT = "> "
 
 
-async def questions() -> AsyncIterator[str]:
+async def questions(view: TerminalView) -> AsyncIterator[str]:
     """Lines from stdin until its end (Ctrl-D). A prompt is shown on a terminal."""
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str | None] = asyncio.Queue()
@@ -31,11 +33,10 @@ async def questions() -> AsyncIterator[str]:
 
     threading.Thread(target=read, name="stdin", daemon=True).start()
     while True:
-        if sys.stdin.isatty():
-            sys.stderr.write(PROMPT)
-            sys.stderr.flush()
+        view.prompt(PROMPT if sys.stdin.isatty() else None)
         asked.release()
         line = await lines.get()
+        view.prompt(None)
         if line is None:
             return
         if line.strip():

@@ -73,11 +73,12 @@ class Children:
         self._folder.cleanup()
 
     async def start(
-        self, name: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+        self, name: str, arguments: Sequence[str], environ: Mapping[str, str] | None = None
     ) -> Child:
         """Start ``poolhouse ARGUMENTS`` in a session of its own: Ctrl-C is ours to handle.
 
-        Its state lives as long as we do. ``environment`` holds what must not be an argument.
+        Its state lives as long as we do. ``environ`` is added to this process's: it holds what
+        must not be an argument.
         """
         log = Path(self._folder.name) / f"{name}.log"
         with log.open("wb") as stderr:
@@ -94,7 +95,7 @@ class Children:
                 env={
                     **os.environ,
                     STATE: self._folder.name,
-                    **(environment or {}),
+                    **(environ or {}),
                     PARENT_FD: str(self._reading),
                 },
             )

@@ -33,25 +33,31 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What to ask once: a text, or a file that is the whole prompt."""
+    """What to ask once: a question, or a whole prompt and the name to show for it."""
 
-    text: str = ""
-    raw_file: Path | None = None
+    text: str
+    raw_prompt: str | None = None
+
+    @classmethod
+    def from_file(cls, file: Path) -> Question:
+        """A whole prompt. Raises :class:`CommandFailed` when it cannot be read or is empty."""
+        try:
+            prompt = file.read_text(encoding="utf-8")
+        except OSError as error:
+            raise CommandFailed(
+                f"The prompt file {file} cannot be read: {error.strerror}."
+            ) from error
+        except UnicodeDecodeError as error:
+            raise CommandFailed(f"The prompt file {file} is no UTF-8 text.") from error
+        if not prompt:
+            raise CommandFailed(f"The prompt file {file} is empty.")
+        return cls(file.name, prompt)
 
     def ids(self, model: RoomModel) -> list[int] | None:
-        """Token ids of a raw prompt, special tokens read as such; ``None`` for a question.
-
-        Raises :class:`CommandFailed` when the file cannot be read.
-        """
-        if self.raw_file is None:
+        """Token ids of a raw prompt, special tokens read as such; ``None`` for a question."""
+        if self.raw_prompt is None:
             return None
-        try:
-            text = self.raw_file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CommandFailed(
-                f"The prompt file {self.raw_file} cannot be read: {error}"
-            ) from error
-        return model.tokenizer.encode_with_specials(text)
+        return model.tokenizer.encode_with_specials(self.raw_prompt)
 
 
 def say_what_runs(host: Host, view: TerminalView, device: str) -> None:
@@ -63,8 +69,7 @@ def say_what_runs(host: Host, view: TerminalView, device: str) -> None:
 async def answer_once(host: Host, question: Question, *, as_json: bool, device: str) -> int:
     """Ask, wait for the end of the answer, report; the exit status."""
     ids = question.ids(host.model)
-    shown = question.text or (question.raw_file.name if question.raw_file else "")
-    record = await host.ask(shown, ids)
+    record = await host.ask(question.text, ids)
     if as_json:
         print(json.dumps(report(host, record, device), ensure_ascii=False), flush=True)
     if record.failure is not None:
@@ -93,7 +98,7 @@ def _rounded(value: float | None) -> float | None:
 
 async def chat(host: Host, view: TerminalView, commands: HostCommands | None = None) -> None:
     """Ask what is typed, line by line, until the end of stdin; ``/allow NAME`` is a command."""
-    async for question in questions():
+    async for question in questions(view):
         if commands is not None and question.startswith("/"):
             view.say(commands.typed(question))
             continue

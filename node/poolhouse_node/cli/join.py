@@ -22,7 +22,7 @@ from poolhouse_node.weights.cache import default_cache
 from poolhouse_node.weights.source import ModelStore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
 
     from poolhouse_node.device.joined import JoinedDevice
     from poolhouse_node.rtc.peer import Engine
@@ -105,28 +105,41 @@ async def join_room(options: JoinOptions) -> int:
         try:
             await device.join()
             view.say(f"Joined as {device.name}.")
-            over = asyncio.ensure_future(device.until_over())
-            waited: set[asyncio.Future[Any]] = {over, device.tasks.failure}
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            if not over.done():
-                device.tasks.failure.result()
-            return 0 if over.result().orderly else 1
+            return await _while_inside(device)
         finally:
             view.close()
 
 
 async def ask_room(options: JoinOptions, text: str | None, *, as_json: bool) -> int:
     """Ask once and end, or chat line by line without ``text``."""
-    view = TerminalView(answers="figures" if as_json else "shown")
-    name = options.name or f"{default_name()[:34]} asks"
+    view = TerminalView(answers="figures" if as_json else "shown", once=text is not None)
+    name = options.name or f"{default_name()[:34]} guest"
     device = await _device(options, view, options.loader(), name=name, pledge_gb=None)
     async with device:
         await device.join()
         await device.until_online()
         if text is not None:
             return await _ask_once(device, text, as_json=as_json)
-        await _chat(device, view)
-    return 0
+        return await _while_inside(device, _chat(device, view))
+
+
+async def _while_inside(device: JoinedDevice, work: Coroutine[Any, Any, None] | None = None) -> int:
+    """Until ``work`` is done or the room is over for this device; the exit status."""
+    over = asyncio.ensure_future(device.until_over())
+    working = asyncio.ensure_future(work or asyncio.Event().wait())
+    waited: set[asyncio.Future[Any]] = {over, working, device.tasks.failure}
+    try:
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        if device.tasks.failure.done():
+            device.tasks.failure.result()
+        if over.done():
+            return 0 if over.result().orderly else 1
+        working.result()
+        return 0
+    finally:
+        over.cancel()
+        working.cancel()
+        await asyncio.gather(over, working, return_exceptions=True)
 
 
 async def _ask_once(device: JoinedDevice, text: str, *, as_json: bool) -> int:
@@ -145,7 +158,7 @@ async def _ask_once(device: JoinedDevice, text: str, *, as_json: bool) -> int:
 async def _chat(device: JoinedDevice, view: TerminalView) -> None:
     if sys.stdin.isatty():
         view.say("Ask a question; Ctrl-D ends.")
-    async for question in questions():
+    async for question in questions(view):
         try:
             await device.ask(question)
         except AskFailed as error:

@@ -122,14 +122,13 @@ def up(
 
     The room is open to anyone on this machine who knows its code; it listens on loopback only.
     """
-    from poolhouse_node.cli.hosting import Question
     from poolhouse_node.cli.up import UpOptions, bring_up
 
     if ask is not None and raw is not None:
         raise typer.BadParameter("give --ask or --raw, not both")
+    _check_question(ask)
     if as_json and ask is None and raw is None:
         raise typer.BadParameter("--json needs a question: --ask TEXT or --raw FILE")
-    question = Question(ask or "", raw) if ask is not None or raw is not None else None
     host = _host_options(
         signal="",
         rtc=rtc,
@@ -148,7 +147,11 @@ def up(
         code=code,
         wait=devices - 1,
     )
-    run(bring_up(UpOptions(host, devices, question, as_json)))
+    if host.split is not None and len(host.split) > devices:
+        raise typer.BadParameter(
+            f"--split names {len(host.split)} devices, but there are {devices} in all"
+        )
+    run(bring_up(UpOptions(host, devices, ask, raw, as_json)))
 
 
 @app.command(rich_help_panel="Rooms")
@@ -249,6 +252,7 @@ def ask(
 
     if as_json and text is None:
         raise typer.BadParameter("--json needs a question")
+    _check_question(text)
     options = _join_options(room, signal, rtc, name, trust=trust_unverified)
     run(ask_room(options, text, as_json=as_json))
 
@@ -335,6 +339,11 @@ def doctor(signal: opt.Signal = opt.DEFAULT_SIGNAL, as_json: opt.Json = False) -
     from poolhouse_node.cli.doctor import examine
 
     run(examine(signal.split(","), as_json=as_json))
+
+
+def _check_question(text: str | None) -> None:
+    if text is not None and not text.strip():
+        raise typer.BadParameter("the question is empty")
 
 
 def _place(signal: str, rtc: opt.EngineName) -> Place:

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from poolhouse_node.cli.failures import known_failures
+from poolhouse_node.cli.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -24,7 +25,7 @@ EXIT_TERMINATED = 143
 
 def say(text: str) -> None:
     """One line for the person, on stderr: stdout is for answers and JSON."""
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def run(main: Coroutine[Any, Any, int | None]) -> NoReturn:
@@ -64,6 +65,8 @@ async def _with_signals(main: Coroutine[Any, Any, int | None], ended_by: list[in
         if ended_by:
             os._exit(EXIT_INTERRUPTED)
         ended_by.append(number)
+        if number == signal.SIGINT and sys.stderr.isatty():
+            say("")  # the terminal wrote ^C into the line
         task.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -26,7 +26,10 @@ from poolhouse_node.room.gate import Gate
 from poolhouse_node.wire.codes import format_code
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from poolhouse_node.cli.host import HostOptions
+    from poolhouse_node.cli.view import Answers
     from poolhouse_node.device.host import Host
 
 __all__ = ["CONTROL_START_S", "UpOptions", "bring_up", "control_arguments"]
@@ -40,13 +43,23 @@ class UpOptions:
 
     host: HostOptions
     devices: int
-    question: Question | None
+    ask: str | None
+    raw_file: Path | None
+    """Instead of ``ask``: a file that is the whole prompt."""
     as_json: bool
+
+    def question(self) -> Question | None:
+        """What to ask once, if anything. Raises :class:`CommandFailed` for a file that is none."""
+        if self.raw_file is not None:
+            return Question.from_file(self.raw_file)
+        return None if self.ask is None else Question(self.ask)
 
 
 async def bring_up(options: UpOptions) -> int:
     """Start everything, ask once or chat, end everything."""
-    view = TerminalView(answers="figures" if options.as_json else "shown")
+    question = options.question()
+    answers: Answers = "figures" if options.as_json else "shown"
+    view = TerminalView(answers=answers, once=question is not None)
     require_computable(options.host.model)
     store, file = await pull_with_progress(options.host.model, view)
     threads = options.host.threads or max(1, free_cores() // options.devices)
@@ -79,19 +92,21 @@ async def bring_up(options: UpOptions) -> int:
                     arguments = _join_arguments(options, signal_url, pledge_gb, threads)
                     name = f"worker-{number}"
                     await children.start(name, [*arguments, "--name", name], {ROOM: invite})
-                room = asyncio.ensure_future(_run_room(host, options, view, code))
+                room = asyncio.ensure_future(_run_room(host, options, question, view, code))
                 return await _unless_a_child_ends(children, host, room)
             finally:
                 view.close()
 
 
-async def _run_room(host: Host, options: UpOptions, view: TerminalView, code: str) -> int:
+async def _run_room(
+    host: Host, options: UpOptions, question: Question | None, view: TerminalView, code: str
+) -> int:
     await host.until_devices(options.devices - 1)
     await host.start()
     say_what_runs(host, view, options.host.device)
-    if options.question is not None:
+    if question is not None:
         return await answer_once(
-            host, options.question, as_json=options.as_json, device=options.host.device
+            host, question, as_json=options.as_json, device=options.host.device
         )
     view.say(f"Room {format_code(code)}. Ask a question; Ctrl-D ends.")
     await chat(host, view)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Literal
 
@@ -10,36 +11,44 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from poolhouse_node.cli.text import printable
 from poolhouse_node.device import events as ev
 
 if TYPE_CHECKING:
     from poolhouse_node.device.events import Event
 
-__all__ = ["TerminalView"]
+__all__ = ["Answers", "TerminalView"]
 
 type Answers = Literal["shown", "figures", "hidden"]
 
 BAR_CHARACTERS = 40
-CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+CLEAR_LINE = "\r\x1b[K"
 
 
 class TerminalView:
     """Shows events as they come. Status goes to stderr, answers to stdout.
 
     ``answers`` is ``shown``; ``figures`` when the answer itself goes out as JSON; ``hidden`` on a
-    device that only holds layers. Texts of others are shown as text: no markup, no control
-    characters.
+    device that only holds layers. ``once`` is for a command that asks one question: answers to
+    others are not shown, and how its own failed is left to the command's last line. Texts of
+    others are shown as text: no markup, no control characters.
     """
 
-    def __init__(self, *, answers: Answers = "shown", quiet: bool = False) -> None:
+    def __init__(
+        self, *, answers: Answers = "shown", once: bool = False, quiet: bool = False
+    ) -> None:
         self.console = Console(stderr=True, highlight=False, markup=False, quiet=quiet)
         self._answers = answers == "shown"
         self._hidden = answers == "hidden"
+        self._once = once
         self._progress: Progress | None = None
         self._bars: dict[str, TaskID] = {}
         self._percent: dict[str, int] = {}
         self._layers_shown: tuple[ev.Share, ...] = ()
         self._in_answer = False
+        self._line_is_open = False
+        """The last piece of the answer did not end its line."""
+        self._prompt: str | None = None
 
     def __call__(self, event: Event) -> None:
         """Show one event."""
@@ -48,11 +57,11 @@ class TerminalView:
                 self._dealt(event)
             case ev.LoadProgress(name=name, percent=percent):
                 self._loading(name, percent)
-            case ev.TokenShown(text=text):
-                self._token(text)
-            case ev.AnswerStarted() | ev.AnswerEnded() | ev.PromptProgress():
-                if not self._hidden:
+            case ev.TokenShown() | ev.AnswerStarted() | ev.AnswerEnded():
+                if not self._hidden and (event.mine or not self._once):
                     self._answer(event)
+            case ev.PromptProgress(fed=fed, total=total):
+                self._reading(fed, total)
             case _:
                 self._end_progress_on(event)
                 line = _line(event)
@@ -61,10 +70,17 @@ class TerminalView:
 
     def say(self, line: str | Text) -> None:
         """A line of status; an answer that is being written is not torn apart by it."""
-        if self._in_answer and self._answers:
-            sys.stdout.write("\n")
-            sys.stdout.flush()
-        self.console.print(_printable(line) if isinstance(line, str) else line)
+        if self._line_is_open and _one_screen():
+            self._end_line()
+        self._clear_prompt()
+        self.console.print(printable(line) if isinstance(line, str) else line)
+        if not self._in_answer:
+            self._write_prompt()
+
+    def prompt(self, text: str | None) -> None:
+        """Show a prompt; lines that come go above it. ``None``: it was answered."""
+        self._prompt = text
+        self._write_prompt()
 
     def close(self) -> None:
         """Leave the terminal as it was."""
@@ -88,7 +104,7 @@ class TerminalView:
                 f"{share.held_gb:.2f} GB",
             )
         for name, reason in dealt.left_out:
-            table.add_row(name, f"no layers ({reason})", "", "")
+            table.add_row(_text(name), _text(f"no layers ({reason})"), "", "")
         self.console.print(table)
 
     def _loading(self, name: str, percent: int) -> None:
@@ -97,11 +113,11 @@ class TerminalView:
         self._percent[name] = percent
         if not self.console.is_terminal:
             if percent == 100:
-                self.console.print(f"{name}: loaded")
+                self.say(f"{name}: loaded")
             return
         if self._progress is None:
             self._progress = Progress(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 TextColumn("{task.percentage:>3.0f} %"),
                 console=self.console,
@@ -109,7 +125,7 @@ class TerminalView:
             )
             self._progress.start()
         if name not in self._bars:
-            self._bars[name] = self._progress.add_task(name, total=100)
+            self._bars[name] = self._progress.add_task(printable(name), total=100)
         self._progress.update(self._bars[name], completed=percent)
 
     def _end_progress_on(self, event: Event) -> None:
@@ -120,35 +136,64 @@ class TerminalView:
 
     # ---- the answer ----------------------------------------------------------------------------
 
-    def _token(self, text: str) -> None:
-        if self._answers:
-            sys.stdout.write(_printable(text))
-            sys.stdout.flush()
-
-    def _answer(self, event: ev.AnswerStarted | ev.AnswerEnded | ev.PromptProgress) -> None:
+    def _answer(self, event: ev.AnswerStarted | ev.TokenShown | ev.AnswerEnded) -> None:
         match event:
             case ev.AnswerStarted(asker=asker, question=question, mine=mine):
+                self._in_answer = True
                 if not mine:
                     self.say(_text(f"{asker} asks: {question}", style="bold"))
+            case ev.TokenShown(text=text):
                 self._in_answer = True
-            case ev.PromptProgress(fed=fed, total=total) if self.console.is_terminal:
-                end = "\r" if fed < total else "\r\x1b[K"
-                self.console.print(f"reading the prompt: {fed} of {total}", end=end)
+                if self._answers and text:
+                    self._write(printable(text))
             case ev.AnswerEnded(stats=stats, failure=failure):
-                if self._answers:
-                    sys.stdout.write("\n")
-                    sys.stdout.flush()
+                if self._answers and (self._line_is_open or failure is None):
+                    self._end_line()
                 self._in_answer = False
-                self.say(_text(failure, style="red") if failure else _text(stats, style="dim"))
+                if failure is None:
+                    self.say(_text(stats, style="dim"))
+                elif not self._once:
+                    self.say(_text(failure, style="red"))
+
+    def _reading(self, fed: int, total: int) -> None:
+        if self.console.is_terminal and not self._hidden:
+            end = "\r" if fed < total else CLEAR_LINE
+            self._clear_prompt()
+            self.console.print(f"reading the prompt: {fed} of {total}", end=end)
+
+    def _write(self, text: str) -> None:
+        if not self._line_is_open:
+            self._clear_prompt()
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        self._line_is_open = not text.endswith("\n")
+
+    def _end_line(self) -> None:
+        self._write("\n")
+
+    # ---- the prompt ----------------------------------------------------------------------------
+
+    def _clear_prompt(self) -> None:
+        if self._prompt is not None:
+            sys.stderr.write(CLEAR_LINE)
+            sys.stderr.flush()
+
+    def _write_prompt(self) -> None:
+        if self._prompt is not None:
+            sys.stderr.write(self._prompt)
+            sys.stderr.flush()
+
+
+def _one_screen() -> bool:
+    """Do answers and status go to the same place? A file of answers gets no line of its own."""
+    try:
+        return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+    except (OSError, ValueError):
+        return True
 
 
 def _text(text: str, style: str = "") -> Text:
-    return Text(_printable(text), style=style)
-
-
-def _printable(text: str) -> str:
-    """Text of others without control characters: a terminal would obey them."""
-    return text.translate(CONTROLS)
+    return Text(printable(text), style=style)
 
 
 def _bar(lo: int, hi: int, total: int) -> str:
@@ -188,6 +233,8 @@ def _room_line(event: Event) -> Text | None:
             return _text(f"{model} is online, context {context_size} tokens", style="green")
         case ev.StartFailed(why=why) | ev.RoomDegraded(why=why) | ev.RoomOver(why=why):
             return _text(why, style="red")
+        case ev.Queued(place=1):
+            return _text("waiting: this question is next", style="dim")
         case ev.Queued(place=place):
             return _text(f"waiting: {place - 1} question(s) before this one", style="dim")
         case ev.SignalingChanged(connected=True):

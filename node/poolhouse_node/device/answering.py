@@ -114,7 +114,7 @@ class Answering:
 
         Raises :class:`AskRefused <poolhouse_node.room.asks.AskRefused>`.
         """
-        if not ask.text.strip() and ask.prompt_ids is None:
+        if not (ask.text.strip() if ask.prompt_ids is None else ask.prompt_ids):
             raise AskRefused("The question is empty.")
         place = self.queue.put(ask)
         self._wanted[ask] = asyncio.get_running_loop().create_future()
@@ -255,7 +255,8 @@ class Answering:
 
 
 def _stats(record: AnswerRecord) -> str:
-    words = [f"{len(record.token_ids)} tokens"]
+    count = len(record.token_ids)
+    words = [f"{count} token" if count == 1 else f"{count} tokens"]
     if record.tokens_per_s:
         words.append(f"{record.tokens_per_s:.1f} tok/s")
     if record.ttft_s is not None:

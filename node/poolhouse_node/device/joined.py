@@ -6,12 +6,13 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from poolhouse_node.device.answers import GuestScreen, SeenAnswer
+from poolhouse_node.device.answers import AskFailed, GuestScreen, SeenAnswer
 from poolhouse_node.device.device import Device, Identity, Peer
 from poolhouse_node.device.entrance import Entrance, Secrets
 from poolhouse_node.device.events import (
     Dealt,
     LoadProgress,
+    Notice,
     RoomDegraded,
     RoomOnline,
     RoomOver,
@@ -19,6 +20,7 @@ from poolhouse_node.device.events import (
     StartFailed,
 )
 from poolhouse_node.device.worker import Worker
+from poolhouse_node.room.asks import TEXT_CHARACTERS_MAX
 from poolhouse_node.room.joining import Joiner
 from poolhouse_node.room.links import LinkFailed
 from poolhouse_node.room.mesh import MESH_WAIT_S, MeshGreeting
@@ -154,8 +156,12 @@ class JoinedDevice(Device):
 
     async def ask(self, text: str) -> SeenAnswer:
         """Ask the room. Raises :class:`AskFailed <poolhouse_node.device.answers.AskFailed>`."""
+        if self._over.done():
+            raise AskFailed(self._over.result().why)
+        if not text.strip():  # a host ignores it
+            raise AskFailed("The question is empty.")
         answer = self.screen.expect()
-        self._tell_host(Ask(text=text))
+        self._tell_host(Ask(text=text[:TEXT_CHARACTERS_MAX]))
         return await answer
 
     def stop(self) -> None:
@@ -298,6 +304,8 @@ class JoinedDevice(Device):
             case loading.ReadyAll(label=label, ctx=context_size):
                 self._online.set()
                 self.notify(RoomOnline(label, context_size or 0))
+            case loading.Wait():
+                self.notify(Notice("The room is not online yet; its host has to deal the layers."))
             case loading.Redeal():
                 self._online.clear()
             case loading.Degraded(why=why):
@@ -392,4 +400,5 @@ class JoinedDevice(Device):
         self.screen.fail(why)
         if not self._over.done():
             self._over.set_result(RoomEnd(why, orderly))
-            self.notify(RoomOver(why))
+            if self._inside.is_set():  # before, join() raises it
+                self.notify(RoomOver(why))

@@ -209,7 +209,7 @@ class SignalingClient:
                 await self._serve(socket)
             finally:
                 await _drop(socket)
-            _log.warning("signaling.lost: %s", self.server.label)
+            _log.info("signaling.lost: %s", self.server.label)
             self.on_state(False)
             socket = self._socket = await self._reconnect()
             _log.info("signaling.back: %s", self.server.label)

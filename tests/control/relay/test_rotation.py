@@ -184,6 +184,12 @@ def test_a_new_file_is_private_and_an_old_one_keeps_its_rights(tmp_path: Path) -
     assert [each.name for each in tmp_path.iterdir()] == ["secret"]
 
 
+def test_a_new_database_is_private(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    SqliteStore(str(path), REALM).add("a")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot be written"):
         FileList(str(tmp_path / "no" / "secret")).write(("a",))

@@ -437,7 +437,7 @@ async def test_a_failed_provider_gives_way_to_the_next(
         answer = await turn.answer(post())
         assert (answer.status, answer.body.provider) == (200, "coturn")
     assert len(server.requests) == 1, "it is left alone for a while"
-    assert "503" in log.getvalue()
+    assert log.getvalue().count("503") == 1
     assert "tok-sesame" not in log.getvalue()
 
 
@@ -453,6 +453,14 @@ async def test_an_api_that_talks_nonsense(
     server.answer(*answer)
     env = {"TURN_KEY_ID": "k", "TURN_KEY_API_TOKEN": "t", "POOLHOUSE_TURN_KEY_API_URL": server.url}
     assert (await desk(env, client=client).answer(post())).status == 502
+
+
+async def test_failures_of_many_requests_are_one_line() -> None:
+    log = io.StringIO()
+    turn = desk({"TURN_SECRET": "s", "TURN_HOST": "bad host"}, log=log)
+    for number in range(20):
+        assert (await turn.answer(post(client=f"203.0.113.{number}"))).status == 502
+    assert log.getvalue().count("\n") == 1
 
 
 async def test_an_api_that_is_not_there() -> None:

@@ -77,6 +77,10 @@ def bench_signaling(
         int | None,
         typer.Option(min=2, metavar="PID", help="Its process. Default: who listens on the port."),
     ] = None,
+    replicas: Annotated[
+        int,
+        typer.Option(min=1, max=8, help="Above 1: measure so many over a Redis, beside one alone."),
+    ] = 1,
     as_json: opt.Json = False,
 ) -> None:
     """What a socket and a relayed message cost the control plane. Loopback only."""
@@ -84,6 +88,14 @@ def bench_signaling(
     from poolhouse_node.cli.bench.signaling import bench_signaling as measure
 
     bench = SignalingBench(
-        sockets, messages, rate_per_s, seconds, message_bytes, rounds, against, against_pid
+        sockets,
+        messages,
+        rate_per_s,
+        seconds,
+        message_bytes,
+        rounds,
+        against,
+        against_pid,
+        replicas,
     )
     run(measure(bench, as_json=as_json))

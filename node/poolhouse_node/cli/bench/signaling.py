@@ -57,6 +57,8 @@ class SignalingBench:
     against: str | None = None
     """``npm`` or the URL of a running PeerServer."""
     against_pid: int | None = None
+    replicas: int = 1
+    """Above 1, so many replicas over Redis are measured beside one: every message crosses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,8 @@ async def bench_signaling(bench: SignalingBench, *, as_json: bool) -> int:
     """Measure the servers in turns; print their figures and the ratios between them."""
     needs_linux()
     makers = [own_control(), *_against(bench)]
+    if bench.replicas > 1:
+        makers.insert(0, own_control(bench.replicas))
     allow_sockets(bench.sockets * len(makers))
     async with contextlib.AsyncExitStack() as stack:
         subjects = [await _open(bench, maker, stack) for maker in makers]
@@ -241,15 +245,27 @@ def _show(bench: SignalingBench, figures: Sequence[Figures]) -> None:
         f"{bench.sockets} sockets, messages of {bench.message_bytes} bytes, "
         f"rate {bench.rate_per_s}/s, {bench.rounds} rounds in turns, {free_cores()} cores"
     )
-    ratio = "ratio" if len(figures) > 1 else ""
-    print(f"{'':32}" + "".join(f"{f.server[:26]:>28}" for f in figures) + f"{ratio:>8}")
+    first = figures[0]
+    print(f"{'':32}" + "".join(f"{f.server[:20]:>21}{_head(f, first):>9}" for f in figures))
     for label, name, style in ROWS:
-        values = [getattr(figure, name) for figure in figures]
-        cells = "".join(f"{value:>28{style}}" for value in values)
-        has_ratio = len(values) > 1 and name not in NO_RATIO and values[1]
-        print(f"{label:32}{cells}" + (f"{values[0] / values[1]:>8.2f}" if has_ratio else ""))
+        cells = (
+            f"{getattr(figure, name):>21{style}}{_ratio(first, figure, name):>9}"
+            for figure in figures
+        )
+        print(f"{label:32}" + "".join(cells))
     for figure in figures:
         _show_reservations(figure)
+
+
+def _head(figure: Figures, first: Figures) -> str:
+    return "" if figure is first else "ratio"
+
+
+def _ratio(first: Figures, other: Figures, name: str) -> str:
+    """Of the first server's figure to another one's."""
+    if other is first or name in NO_RATIO or not getattr(other, name):
+        return ""
+    return f"{getattr(first, name) / getattr(other, name):.2f}"
 
 
 def _show_reservations(figure: Figures) -> None:

@@ -122,7 +122,7 @@ class MessageFrames:
 
     def frame(self, number: int, sent_at_ns: int) -> bytes:
         """The frame of one message."""
-        stamp = int.from_bytes(b"%08x%016x" % (number, sent_at_ns)) ^ self._stamp_key
+        stamp = int.from_bytes(_digits(Stamp(number, sent_at_ns))) ^ self._stamp_key
         return self._frame_head + stamp.to_bytes(_STAMP_BYTES) + self._frame_tail
 
     def read(self, heard: bytes) -> Stamp | None:
@@ -134,12 +134,16 @@ class MessageFrames:
             or not heard.endswith(self._heard_tail)
         ):
             return None
+        digits = heard[start : start + _STAMP_BYTES]
         try:
-            return Stamp(
-                int(heard[start : start + 8], 16), int(heard[start + 8 : start + _STAMP_BYTES], 16)
-            )
+            stamp = Stamp(int(digits[:8], 16), int(digits[8:], 16))
         except ValueError:
             return None
+        return stamp if _digits(stamp) == digits else None  # int() reads more than we write
+
+
+def _digits(stamp: Stamp) -> bytes:
+    return b"%08x%016x" % stamp
 
 
 def _offer_tail(size_bytes: int) -> bytes:

@@ -6,18 +6,14 @@ import asyncio
 import contextlib
 import ipaddress
 import json
-import re
 import resource
-import shutil
-import socket
 import sys
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from poolhouse_node.cli.bench.procfs import cpu_s, pid_listening_on, resident_kb
+from poolhouse_node.cli.bench.programs import npm_peer_server, redis_server
 from poolhouse_node.cli.bench.signaling_crowd import Address
 from poolhouse_node.cli.children import Children
 from poolhouse_node.cli.failures import CommandFailed
@@ -26,14 +22,24 @@ from poolhouse_node.cli.up import CONTROL_START_S, control_arguments
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-__all__ = ["Server", "address_of", "allow_sockets", "npm_peer", "own_control", "running_server"]
+__all__ = [
+    "Server",
+    "address_of",
+    "allow_sockets",
+    "needs_linux",
+    "npm_peer",
+    "own_control",
+    "running_server",
+]
 
-NPM_START_S = 20.0
-NPM_END_S = 5.0
-NPM_PROGRAM = Path("node_modules/peer/dist/bin/peerjs.js")
 SPARE_FILES = 256
-LEAVE_WITH_PARENT = "data:text/javascript,process.stdin.resume().on('end',()=>process.exit())"
-"""Read by node before the program: it ends with its stdin, however this process ends."""
+READY_POLL_S = 0.05
+UNHURRIED = {
+    "POOLHOUSE_MAX_CONNECTS_PER_S": "100000",
+    "POOLHOUSE_DRAIN_DELAY_S": "0",
+    "POOLHOUSE_DRAIN_SPREAD_S": "0",
+}
+"""What is not default: sockets may open as fast as they can, and the end need not be gentle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +98,43 @@ def _is_loopback(host: str) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def own_control() -> AsyncIterator[Server]:
-    """Our control plane as a child, with its default settings."""
-    async with Children() as children:
-        control = await children.start("control", control_arguments())
-        url = json.loads(await control.first_line(CONTROL_START_S))["signal_url"]
-        yield Server("poolhouse control", (address_of(url),), (control.process.pid,))
+async def own_control(replicas: int = 1) -> AsyncIterator[Server]:
+    """Our control plane, each replica a child; several share a Redis, another child."""
+    async with contextlib.AsyncExitStack() as stack:
+        environ, pids = dict(UNHURRIED), []
+        if replicas > 1:
+            port, redis_pid = await stack.enter_async_context(redis_server())
+            shared = {"REPLICAS": str(replicas), "REDIS_URL": f"redis://127.0.0.1:{port}/0"}
+            environ |= {f"POOLHOUSE_{name}": value for name, value in shared.items()}
+            pids.append(redis_pid)
+        children = await stack.enter_async_context(Children())
+        addresses = []
+        for number in range(replicas):
+            name = f"control-{number + 1}"
+            control = await children.start(name, control_arguments(), environ)
+            said = json.loads(await control.first_line(CONTROL_START_S))
+            await _until_ready(address_of(said["admin_url"]))
+            addresses.append(address_of(said["signal_url"]))
+            pids.append(control.process.pid)
+        name = "poolhouse control" if replicas == 1 else f"{replicas} replicas and Redis"
+        yield Server(name, tuple(addresses), tuple(pids))
+
+
+async def _until_ready(admin: Address) -> None:
+    """Wait until a control plane has found its store."""
+    request = f"GET {admin.path}readyz HTTP/1.0\r\nHost: {admin.host}\r\n\r\n".encode()
+    try:
+        async with asyncio.timeout(CONTROL_START_S):
+            while True:
+                reader, writer = await asyncio.open_connection(admin.host, admin.port)
+                writer.write(request)
+                status = await reader.readline()
+                writer.close()
+                if b" 200 " in status:
+                    return
+                await asyncio.sleep(READY_POLL_S)
+    except TimeoutError:
+        raise CommandFailed("The control plane never became ready.") from None
 
 
 @contextlib.asynccontextmanager
@@ -116,76 +153,8 @@ async def running_server(url: str, pid: int | None) -> AsyncIterator[Server]:
 @contextlib.asynccontextmanager
 async def npm_peer() -> AsyncIterator[Server]:
     """PeerServer as npm installs it, as a child, with its default settings."""
-    program = _find_npm_peer()
-    node = shutil.which("node")
-    if node is None:
-        raise CommandFailed("PeerServer needs Node.js (Debian: apt-get install nodejs).")
-    port = _free_port()
-    with tempfile.TemporaryFile() as log:
-        process = await asyncio.create_subprocess_exec(
-            node,
-            *(f"--import={LEAVE_WITH_PARENT}", str(program)),
-            *("--host", "127.0.0.1", "--port", str(port)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        try:
-            await _until_it_listens(port, process)
-            name = f"npm peer {_version_of(program)}"
-            yield Server(name, (Address("127.0.0.1", port, "/"),), (process.pid,))
-        finally:
-            await _end(process)
-
-
-def _find_npm_peer() -> Path:
-    """Beside the working folder or above it, or among the browser tests of a check-out."""
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        for place in (folder, folder / "tests" / "interop"):
-            if (place / NPM_PROGRAM).is_file():
-                return place / NPM_PROGRAM
-    raise CommandFailed("PeerServer is not installed here: `npm install peer@1.0.2`.")
-
-
-def _version_of(program: Path) -> str:
-    package = program.parents[2] / "package.json"
-    found = re.search(r'"version":\s*"([\w.-]+)"', package.read_text(encoding="utf-8"))
-    return found[1] if found else "of an unknown version"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-async def _until_it_listens(port: int, process: asyncio.subprocess.Process) -> None:
-    try:
-        async with asyncio.timeout(NPM_START_S):
-            while process.returncode is None:
-                with contextlib.suppress(OSError):
-                    _, writer = await asyncio.open_connection("127.0.0.1", port)
-                    writer.close()
-                    return
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        raise CommandFailed(f"PeerServer did not start in {NPM_START_S:.0f} s.") from None
-    raise CommandFailed(f"PeerServer ended with status {process.returncode}.")
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    assert process.stdin is not None
-    process.stdin.close()
-    try:
-        await asyncio.wait_for(process.wait(), NPM_END_S)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
+    async with npm_peer_server() as (version, port, pid):
+        yield Server(f"npm peer {version}", (Address("127.0.0.1", port, "/"),), (pid,))
 
 
 def needs_linux() -> None:
