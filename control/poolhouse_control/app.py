@@ -119,6 +119,8 @@ def _drain_times(settings: Settings) -> DrainTimes:
         delay_s=settings.drain_delay_s if is_shared else 0.0,
         spread_s=settings.drain_spread_s if is_shared else 0.0,
         grace_s=settings.shutdown_timeout_s,
+        # What waits is due by then, and looked at twice.
+        notice_s=settings.expire_after_s + 2 * settings.sweep_every_s if is_shared else 0.0,
     )
 
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -21,60 +17,14 @@ from poolhouse_control.listen import bind, url_of
 from poolhouse_control.main import Bound, main, serve
 from poolhouse_control.settings import Settings
 from tests.support.control import running_control
+from tests.support.control_process import ENVIRON, control_process
 from tests.support.peerjs_socket import peer_socket
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-ROOT = Path(__file__).parents[2]
-ENVIRON = {
-    **{name: value for name, value in os.environ.items() if "POOLHOUSE" not in name},
-    "PYTHONPATH": str(ROOT / "control"),
-    "PYTHONWARNINGS": "error",
-    "POOLHOUSE_HOST": "127.0.0.1",
-    "POOLHOUSE_PORT": "0",
-    "POOLHOUSE_ADMIN_PORT": "0",
-}
-
-
-class Child:
-    def __init__(self, process: asyncio.subprocess.Process, started: dict[str, Any]) -> None:
-        self.process = process
-        self.signal_url: str = started["signal_url"]
-        self.socket_url = self.signal_url.replace("http:", "ws:") + "peerjs"
-        self.lines: list[dict[str, Any]] = [started]
-
-    async def end(self) -> int:
-        """Wait for the end; keep what it logged."""
-        assert self.process.stderr is not None
-        rest = await asyncio.wait_for(self.process.stderr.read(), 10)
-        self.lines += [json.loads(line) for line in rest.splitlines()]
-        return await self.process.wait()
-
-
-@contextlib.asynccontextmanager
-async def child(**environ: str) -> AsyncIterator[Child]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "poolhouse_control",
-        env=ENVIRON | environ, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    assert process.stderr is not None
-    assert process.stdout is not None
-    try:
-        started = json.loads(await asyncio.wait_for(process.stderr.readline(), 15))
-        assert started["event"] == "control.started"
-        yield Child(process, started)
-        assert await process.stdout.read() == b"", "stdout is for nobody"
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 async def test_a_signal_ends_it_in_seconds_with_sockets_open(number: signal.Signals) -> None:
     """The reference waits until the last client leaves (signaling, 7)."""
-    async with child() as control, contextlib.AsyncExitStack() as stack:
+    async with control_process() as control, contextlib.AsyncExitStack() as stack:
         peers = [
             await stack.enter_async_context(peer_socket(control.socket_url, f"P{n}"))
             for n in range(5)
@@ -86,14 +36,14 @@ async def test_a_signal_ends_it_in_seconds_with_sockets_open(number: signal.Sign
         assert {await peer.close_code() for peer in peers} == {1012}
         assert await control.end() == 0
         assert time.monotonic() - began_at < 4
-        closed = [line for line in control.lines if line["event"] == "socket.closed"]
+        closed = control.events("socket.closed")
         assert [line["reason"] for line in closed] == ["shutdown"] * 5
         assert control.lines[-1]["event"] == "control.stopped"
 
 
 async def test_a_second_signal_ends_it_at_once() -> None:
     """A client that does not answer the close would hold the first one up to its timeout."""
-    async with child(POOLHOUSE_SHUTDOWN_TIMEOUT_S="600") as control:
+    async with control_process(POOLHOUSE_SHUTDOWN_TIMEOUT_S="600") as control:
         host, port = control.signal_url.removeprefix("http://").rstrip("/").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         # A request that never ends: its body is announced and not sent.

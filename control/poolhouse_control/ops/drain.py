@@ -26,6 +26,8 @@ class DrainTimes:
     """Over which the closes are spread, so that the others are not stormed."""
     grace_s: float
     """For the last clients to answer their close."""
+    notice_s: float
+    """For what waits for absent peers: only this replica can tell its senders that nobody came."""
 
 
 class Drain:
@@ -66,4 +68,7 @@ class Drain:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(times.grace_s):
                 await board.emptied()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(times.notice_s):
+                await board.nothing_waits()
         self._log.info("drain.ended", sockets=board.socket_count)

@@ -93,7 +93,7 @@ class RedisPresence:
         self._mine: dict[str, _Mine] = {}
         self._doubted: set[str] = set()
         self._unreleased: dict[str, int] = {}
-        self._unanswered: dict[str, bytes] = {}
+        self._unanswered: set[tuple[str, bytes]] = set()
         self._asking: Counter[str] = Counter()
         self._paying = asyncio.Lock()
         self._places = Places()
@@ -139,12 +139,12 @@ class RedisPresence:
             return Taken()  # ours, as far as we know: the store may have forgotten it
         self._asking[peer_id] += 1
         try:
-            if peer_id in self._unanswered:
-                async with self._paying:  # an earlier claim of it is just being undone
+            if self._paying.locked():  # an earlier claim of it may just be being undone
+                async with self._paying:
                     pass
             return await self._claim(peer_id, digest)
         except StoreAway:
-            self._unanswered[peer_id] = digest
+            self._unanswered.add((peer_id, digest))
             return Away()
         finally:
             self._asking[peer_id] -= 1
@@ -164,7 +164,7 @@ class RedisPresence:
         mine = self._mine.get(peer_id)
         if mine is None or mine.epoch < int(epoch):  # answers may come in another order
             self._mine[peer_id] = _Mine(digest, int(epoch))
-        self._unanswered.pop(peer_id, None)
+        self._unanswered.discard((peer_id, digest))
         self._unreleased.pop(peer_id, None)
         if former and former.decode() != self.replica:
             await self._kick(former.decode(), Kick(peer_id, int(former_epoch)))
@@ -333,7 +333,7 @@ class RedisPresence:
             for peer_id, epoch in list(self._unreleased.items()):
                 await self._release(peer_id, epoch, hand_over=False)
                 self._unreleased.pop(peer_id, None)
-            for peer_id, digest in list(self._unanswered.items()):
+            for peer_id, digest in list(self._unanswered):
                 if peer_id in self._asking:  # it may be about to succeed
                     continue
                 if not self._is_mine(peer_id, digest):
@@ -341,7 +341,7 @@ class RedisPresence:
                     await self._store.script(
                         StoreOp.RELEASE, "disown", keys, (self.replica, digest)
                     )
-                self._unanswered.pop(peer_id, None)
+                self._unanswered.discard((peer_id, digest))
 
     async def deliver(self, parcels: Sequence[Parcel]) -> None:
         """Hand over what waited although its receiver was here."""

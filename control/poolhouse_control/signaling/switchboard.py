@@ -82,6 +82,7 @@ class Switchboard:
         self._clock = clock
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
         self._lines: dict[SocketId, _Line] = {}
+        self._swept = asyncio.Event()
         self._is_empty = asyncio.Event()
         self._is_empty.set()
         self._numbers = itertools.count(1)
@@ -207,10 +208,17 @@ class Switchboard:
         """Wait until no socket is open."""
         await self._is_empty.wait()
 
+    async def nothing_waits(self) -> None:
+        """Wait until no message from here waits for an absent peer."""
+        while self.hub.waiting_count:
+            await self._swept.wait()
+
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(self._sweep_every_s)
             await self._perform(self.hub.tick(self._clock()))
+            self._swept.set()
+            self._swept.clear()  # who waited goes on all the same
 
     async def _touch(self) -> None:
         while True:

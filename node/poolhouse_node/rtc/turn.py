@@ -274,7 +274,9 @@ async def _connected(url: RelayUrl, tls: ssl.SSLContext | None) -> AsyncIterator
             context = (tls or ssl.create_default_context()) if url.transport == "tls" else None
             async with _by_stream(url, context) as connection:
                 yield connection
-    except (OSError, UnicodeError) as error:  # certificate errors are OSErrors too
+    except ssl.SSLCertVerificationError as error:
+        raise RtcError(f"its certificate is not trusted: {error.verify_message}") from error
+    except (OSError, UnicodeError) as error:
         raise RtcError(str(error) or type(error).__name__) from error
     except stun.StunError as error:
         raise RtcError(f"The relay talks nonsense: {error}") from error
