@@ -30,7 +30,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt tools/find-python
 	@touch $@
 
 $(VENV)/.test-programs: tools/need-debian
-	@tools/need-debian chromium=chromium redis-server=redis-server turnserver=coturn
+	@tools/need-debian chromium=chromium redis-server=redis-server turnserver=coturn haproxy=haproxy
 	@touch $@
 
 tests/interop/node_modules/.installed: tests/interop/package.json

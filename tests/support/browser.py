@@ -1,4 +1,4 @@
-"""Headless Chromium, and a device in one of its pages (``tests/interop/page/device.js``)."""
+"""Headless Chromium, and objects in its pages: a device (``tests/interop/page/device.js``)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 import socket
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 import pytest
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from playwright.async_api import BrowserContext, JSHandle, Page
 
-__all__ = ["PEERJS", "BrowserDevice", "running_chromium"]
+__all__ = ["PEERJS", "BrowserDevice", "PageObject", "running_chromium", "server_of"]
 
 PEERJS = Path(__file__).parent.parent / "interop/node_modules/peerjs/dist/peerjs.js"
 
@@ -74,32 +74,41 @@ async def running_chromium(profile: Path) -> AsyncIterator[BrowserContext]:
             await context.close()
 
 
-class BrowserDevice:
-    """A ``Device`` object in a page. Every wait has a deadline."""
+class PageObject:
+    """An object in a page, by the name that expressions call it. Every wait has a deadline."""
+
+    name: ClassVar[str]
 
     def __init__(self, page: Page, handle: JSHandle) -> None:
         self._page = page
         self._handle = handle
 
+    async def get(self, expression: str, argument: Any = None) -> Any:
+        """The value of an expression in which the object and ``argument`` may stand."""
+        return await self._handle.evaluate(f"({self.name}, argument) => {expression}", argument)
+
+    async def until(self, expression: str, *, timeout_s: float = 15.0) -> None:
+        """Wait until an expression in which the object may stand is true."""
+        await self._page.wait_for_function(
+            f"{self.name} => {expression}",
+            arg=self._handle,
+            timeout=timeout_s * 1000,
+            polling=10,
+        )
+
+
+class BrowserDevice(PageObject):
+    """A ``Device`` object in a page."""
+
+    name = "device"
+
     @classmethod
     async def make(cls, page: Page, signal_url: str, peer_id: str | None) -> BrowserDevice:
         """Make a peerjs client in the page; it begins to register."""
-        address = urlsplit(signal_url)
-        server = {"host": address.hostname, "port": address.port, "path": address.path}
         handle = await page.evaluate_handle(
-            "([server, id]) => new Device(server, id)", [server, peer_id]
+            "([server, id]) => new Device(server, id)", [server_of(signal_url), peer_id]
         )
         return cls(page, handle)
-
-    async def get(self, expression: str, argument: Any = None) -> Any:
-        """The value of an expression in which ``device`` and ``argument`` may stand."""
-        return await self._handle.evaluate(f"(device, argument) => {expression}", argument)
-
-    async def until(self, expression: str, *, timeout_s: float = 15.0) -> None:
-        """Wait until an expression in which ``device`` may stand is true."""
-        await self._page.wait_for_function(
-            f"device => {expression}", arg=self._handle, timeout=timeout_s * 1000, polling=10
-        )
 
     async def dial(self, peer_id: str, *, stripes: int = 0) -> None:
         """Begin to open a link."""
@@ -109,3 +118,9 @@ class BrowserDevice:
         """The id it has, once the server has taken it."""
         await self.until("device.peer.open")
         return await self.get("device.peer.id")
+
+
+def server_of(signal_url: str) -> dict[str, Any]:
+    """The address as options of a peerjs client."""
+    address = urlsplit(signal_url)
+    return {"host": address.hostname, "port": address.port, "path": address.path}

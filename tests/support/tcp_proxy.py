@@ -22,6 +22,7 @@ class TcpProxy:
         self._target = (host, port)
         self._clients: set[asyncio.StreamWriter] = set()
         self._servers: set[asyncio.StreamWriter] = set()
+        self._stalled: set[asyncio.StreamWriter] = set()
         self._idle = asyncio.Event()
         self._idle.set()
         self.port = 0
@@ -31,13 +32,20 @@ class TcpProxy:
         for writer in self._clients:
             writer.transport.abort()
 
+    def stall(self) -> None:
+        """Carry nothing any more on the connections there are. Neither end notices.
+
+        New connections are carried: so it is when a device roams to another network.
+        """
+        self._stalled = self._clients | self._servers
+
     async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry one connection until both ends are gone."""
         server_reader, server_writer = await asyncio.open_connection(*self._target)
         self._clients.add(writer)
         self._servers.add(server_writer)
         self._idle.clear()
-        await asyncio.gather(_carry(reader, server_writer), _carry(server_reader, writer))
+        await asyncio.gather(self._carry(reader, server_writer), self._carry(server_reader, writer))
         for end in (writer, server_writer):
             end.transport.abort()
         self._clients.discard(writer)
@@ -53,13 +61,13 @@ class TcpProxy:
         async with asyncio.timeout(5):
             await self._idle.wait()
 
-
-async def _carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    """Carry one direction. Its end is not passed on: a server sees a lost client late or never."""
-    with contextlib.suppress(ConnectionError):
-        while data := await source.read(_READ_BYTES):
-            sink.write(data)
-            await sink.drain()
+    async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        """Carry one direction. Its end is not passed on: the other side sees it late or never."""
+        with contextlib.suppress(ConnectionError):
+            while data := await source.read(_READ_BYTES):
+                if sink not in self._stalled:
+                    sink.write(data)
+                    await sink.drain()
 
 
 @asynccontextmanager
