@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from poolhouse_control.relay.providers import Provider
     from poolhouse_control.settings import Settings
 
-__all__ = ["TurnAnswer", "TurnBody", "TurnDesk", "TurnQuery"]
+__all__ = ["TurnAnswer", "TurnBody", "TurnDesk", "TurnQuery", "read_body"]
 
 _MAX_TEXT_CHARS: Final = 256
 
@@ -45,6 +45,14 @@ class TurnBody(msgspec.Struct, frozen=True, kw_only=True):
     """Id of the caller's live signaling registration."""
     token: str | None = None
     """Token of that registration."""
+
+
+def read_body(data: bytes) -> TurnBody:
+    """Read a body. One that is not ours is no reason to refuse a relay: it says nothing."""
+    try:
+        return msgspec.json.decode(data, type=TurnBody)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return TurnBody()
 
 
 class TurnQuery(msgspec.Struct, frozen=True, kw_only=True):

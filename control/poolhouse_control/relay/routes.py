@@ -22,7 +22,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 
 from poolhouse_control.ops.problems import Problem
 from poolhouse_control.relay.clients import NOBODY
-from poolhouse_control.relay.desk import TurnBody, TurnQuery
+from poolhouse_control.relay.desk import TurnBody, TurnQuery, read_body
 from poolhouse_control.relay.providers import RelayGrant
 
 if TYPE_CHECKING:
@@ -152,8 +152,8 @@ async def _body(request: Request[Any, Any, Any]) -> TurnBody:
     if request.method != "POST" or not _has_small_body(request):
         return _NO_BODY
     try:
-        return msgspec.json.decode(await request.body(), type=TurnBody)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, HTTPException):
+        return read_body(await request.body())
+    except HTTPException:  # longer than it said
         return _NO_BODY
 
 

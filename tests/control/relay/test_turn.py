@@ -18,7 +18,7 @@ from poolhouse_control.errors import SettingsError, StoreAway
 from poolhouse_control.ops.logs import make_logger
 from poolhouse_control.ops.metrics import RelayMetrics, make_registry
 from poolhouse_control.relay import credentials, ice
-from poolhouse_control.relay.desk import TurnBody, TurnDesk, TurnQuery
+from poolhouse_control.relay.desk import TurnBody, TurnDesk, TurnQuery, read_body
 from poolhouse_control.relay.limiter import MemoryLimiter
 from poolhouse_control.relay.origins import host_of, is_allowed
 from poolhouse_control.relay.providers import Chain, make_providers
@@ -423,6 +423,21 @@ async def test_a_proved_peer_cannot_choose_its_label() -> None:
         await username(turn, body=TurnBody(device=device, **proof)) for device in ("a", "b", None)
     ]
     assert len(set(names)) == 1
+
+
+@given(st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()))
+def test_any_body_is_read_or_says_nothing(data: bytes) -> None:
+    body = read_body(data)
+    assert all(isinstance(each, str | None) for each in (body.device, body.peer, body.token))
+
+
+@given(st.text(max_size=300), st.text(max_size=300), st.text(max_size=300))
+async def test_any_text_in_a_body_gets_a_short_label_or_a_refusal(
+    device: str, peer: str, token: str
+) -> None:
+    turn = desk(COTURN, registrations=Registered())
+    name = await username(turn, body=TurnBody(device=device, peer=peer, token=token))
+    assert len(name) <= len("1700021600:") + 16
 
 
 async def test_a_failed_provider_gives_way_to_the_next(
