@@ -1,6 +1,7 @@
 """The command line without rooms: help, settings, what a command may import."""
 
 import json
+import signal
 import subprocess
 import sys
 
@@ -133,3 +134,22 @@ def test_doctor_finds_this_machine_well():
     assert findings.pop("WebRTC by aiortc") == "ok"
     assert "missing" not in findings.values()
     assert ended.process.returncode == 0
+
+
+def test_ctrl_c_while_the_program_is_being_imported_shows_no_traceback():
+    """The handler is set before the first heavy import."""
+    code = (
+        "import builtins, os, signal, sys\n"
+        "from poolhouse_node.__main__ import main\n"
+        "real = builtins.__import__\n"
+        "def slow(name, *rest):\n"
+        "    if name == 'poolhouse_node.cli.main': os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return real(name, *rest)\n"
+        "builtins.__import__ = slow\n"
+        "main()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=20
+    )
+    assert ended.returncode == -signal.SIGINT
+    assert ended.stderr == ""

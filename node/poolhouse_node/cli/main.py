@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from poolhouse_node.cli.join import JoinOptions
     from poolhouse_node.cli.rooms import Place
 
-__all__ = ["app", "main"]
+__all__ = ["app"]
 
 app = typer.Typer(
     name="poolhouse",
@@ -37,13 +36,6 @@ app.add_typer(room_app, name="room", rich_help_panel="Rooms")
 app.add_typer(models_app, name="models")
 app.add_typer(bench_app, name="bench")
 app.add_typer(turn_app, name="turn")
-
-
-def main() -> None:
-    """Entry point of the console script."""
-    # Until a command's loop takes over, Ctrl-C ends the process without a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    app()
 
 
 def _version(*, wanted: bool) -> None:
