@@ -44,7 +44,34 @@ def test_the_oldest_exchanges_are_dropped_to_fit():
         encoded("last")
         == ids[-len(encoded("assistant\n")) - 3 - 4 : -len(encoded("assistant\n")) - 3]
     )
-    assert len(conversation.exchanges) == 6
+    assert len(conversation.exchanges) == 3
+    assert conversation.render(2048) == ids
+
+
+def test_a_room_that_talks_for_days_renders_what_fits_and_keeps_no_more():
+    class Counting(FakeTokenizer):
+        characters = 0
+
+        def encode(self, text):
+            Counting.characters += len(text)
+            return super().encode(text)
+
+    conversation = Conversation(Counting())
+    for _ in range(500):
+        conversation.exchanges.append(Exchange("a", "x" * 100))
+        ids = conversation.render(512)
+        conversation.exchanges[-1].answer_ids += [1] * 50
+        assert len(ids) <= 480
+    assert len(conversation.exchanges) <= 3
+    assert Counting.characters < 500 * 4 * 4 * 150
+
+
+def test_a_question_too_long_drops_nothing():
+    conversation = Conversation(FakeTokenizer())
+    conversation.exchanges += [Exchange("a", "x"), Exchange("a", "x" * 3000)]
+    with pytest.raises(PromptTooLong):
+        conversation.render(512)
+    assert len(conversation.exchanges) == 2
 
 
 def test_a_question_that_cannot_fit_is_refused_with_its_length():

@@ -39,13 +39,15 @@ class Conversation:
     def render(self, context_size: int) -> list[int]:
         """Token ids of the whole conversation, ready for the next answer.
 
-        Drops the oldest exchanges while the ids do not leave 32 positions of ``context_size``.
-        Raises :class:`PromptTooLong` when the last question alone does not fit.
+        Drops the oldest exchanges while the ids do not leave 32 positions of ``context_size``, for
+        good: a conversation only gets longer, so they would not fit again.
+        Raises :class:`PromptTooLong`, and drops nothing, when the last question alone does not fit.
         """
         limit = context_size - ROOM_FOR_ANSWER_TOKENS
         for first in range(len(self.exchanges)):
             ids = self._ids_from(first)
             if len(ids) <= limit:
+                del self.exchanges[:first]
                 return ids
         raise PromptTooLong(
             f"This question is {len(ids)} tokens long; the room's context holds {limit}."
