@@ -1,157 +1,118 @@
-"""Many lives of one id and many short connections: nothing sticks, nothing grows.
-
-The control plane runs as a process of its own, so that its memory and its files are its own.
-"""
+"""Long lives: connections by the thousand, noise on real sockets, and nothing left behind."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
-import json
-import socket
-import struct
-import sys
-from contextlib import asynccontextmanager
+import contextlib
+import gc
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
-from poolhouse_node.cli.bench.procfs import resident_kb
-from poolhouse_node.cli.bench.signaling_crowd import open_crowd
-from poolhouse_node.cli.bench.signaling_frames import client_frame
-from poolhouse_node.cli.bench.signaling_phases import settle
-from poolhouse_node.cli.bench.signaling_servers import allow_sockets, own_control
+from tests.support.control import running_control
+from tests.support.control_process import ControlProcess, control_process
+from tests.support.noise import noisy_frame
+from tests.support.peerjs_socket import peer_socket, raw_upgrade
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from tests.support.control import RunningControl
 
-    from poolhouse_node.cli.bench.signaling_crowd import Address
-    from poolhouse_node.cli.bench.signaling_servers import Server
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-
-PATIENCE_S = 10.0
-CROWD = 100
-WARM_UP_CROWDS = 5
-GROWTH_MAX = 1.2
-OPEN = b'{"type":"OPEN"}'
+LONG = [pytest.mark.long, pytest.mark.timeout(900)]
+OPEN = {"type": "OPEN"}
 
 
-@asynccontextmanager
-async def a_control_plane() -> AsyncIterator[Server]:
-    allow_sockets(CROWD)
-    async with own_control() as server:
-        yield server
+@pytest.mark.parametrize("cycles", [60, pytest.param(1000, marks=LONG)])
+async def test_an_id_is_free_after_each_of_many_kills(cycles: int) -> None:
+    """Killed without a close: reset, half closed, or in the middle of a frame."""
+    async with running_control(log_level="error") as control:
+        for cycle in range(cycles):
+            reader, writer = await raw_upgrade(control.signal_url, "A")
+            assert b'{"type":"OPEN"}' in await reader.readuntil(b"}")
+            if cycle % 3 == 1:
+                writer.write(b"\x81\xfe\x10\x00half a fra")
+            if cycle % 3 == 2:
+                writer.write_eof()
+                await asyncio.wait_for(reader.read(), 5)
+            writer.transport.abort()
+            await opens_for_another(control, f"token-{cycle}")
 
 
-def open_files(server: Server) -> int:
-    return len(list(Path(f"/proc/{server.pids[0]}/fd").iterdir()))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
-# One id
-
-
-async def say_hello(address: Address, token: str) -> tuple[asyncio.StreamWriter, bytes]:
-    """Open a socket as peer A; the first thing the server says on it."""
-    reader, writer = await asyncio.open_connection(address.host, address.port)
-    writer.write(
-        f"GET {address.path}peerjs?key=peerjs&id=A&token={token} HTTP/1.1\r\n"
-        "Host: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode()
-    )
-    await reader.readuntil(b"\r\n\r\n")
-    _, size = await reader.readexactly(2)
-    return writer, await reader.readexactly(size)
-
-
-async def register(address: Address, token: str) -> asyncio.StreamWriter:
-    """Have the id, once the server has seen the end of its last owner."""
-    async with asyncio.timeout(PATIENCE_S):
+async def opens_for_another(control: RunningControl, token: str) -> None:
+    """A socket's end takes a turn or two of the loop to be noticed."""
+    async with asyncio.timeout(5):
         while True:
-            writer, said = await say_hello(address, token)
-            if said == OPEN:
-                return writer
-            assert json.loads(said)["type"] == "ID-TAKEN"
-            writer.close()
-            await asyncio.sleep(0.002)
-
-
-def reset(writer: asyncio.StreamWriter) -> None:
-    """As a process that is killed with data unread: RST."""
-    linger_for_no_time = struct.pack("ii", 1, 0)
-    writer.get_extra_info("socket").setsockopt(
-        socket.SOL_SOCKET, socket.SO_LINGER, linger_for_no_time
-    )
-    writer.transport.abort()
-
-
-def vanish(writer: asyncio.StreamWriter) -> None:
-    """As a process that is killed: FIN, and no close frame."""
-    writer.transport.abort()
-
-
-def break_off(writer: asyncio.StreamWriter) -> None:
-    """In the middle of a frame."""
-    writer.write(client_frame(b'{"type":"OFFER","dst":"B","payload":1}')[:-9])
-    writer.close()
-
-
-def offer_and_vanish(writer: asyncio.StreamWriter) -> None:
-    """With a message to itself, which then waits for nobody, under way."""
-    writer.write(client_frame(b'{"type":"OFFER","dst":"A","payload":1}'))
-    writer.close()
+            async with peer_socket(control.socket_url, "A", token) as peer:
+                if await peer.hear() == OPEN:
+                    await peer.say({"type": "LEAVE"})
+                    assert await peer.close_code() == 1000
+                    return
 
 
 @pytest.mark.parametrize(
-    "cycles",
-    [
-        pytest.param(100, id="short"),
-        pytest.param(1000, id="long", marks=[pytest.mark.long, pytest.mark.timeout(300)]),
-    ],
+    ("warm_up", "connections"), [(300, 600), pytest.param(2000, 20_000, marks=LONG)]
 )
-async def test_however_its_owner_dies_an_id_is_free_again(cycles: int) -> None:
-    endings = itertools.cycle([reset, vanish, break_off, offer_and_vanish])
-    async with a_control_plane() as server:
-        files_before = open_files(server)
-        for number, end in zip(range(cycles), endings, strict=False):
-            # Each owner has a token of its own: nobody takes over, the id has to be free.
-            end(await register(server.addresses[0], f"token-{number}"))
-        await until(lambda: open_files(server) <= files_before)
+async def test_short_connections_leave_no_memory_behind(warm_up: int, connections: int) -> None:
+    async with control_process(POOLHOUSE_LOG_LEVEL="info") as control:
+        await come_and_go(control, warm_up)
+        before = resident_bytes(control)
+        await come_and_go(control, connections)
+        assert resident_bytes(control) < before * 1.2
 
 
-# Memory
+async def come_and_go(control: ControlProcess, count: int) -> None:
+    gate = asyncio.Semaphore(20)
+
+    async def one(number: int) -> None:
+        async with gate, peer_socket(control.socket_url, f"P{number}") as peer:
+            assert await peer.hear() == OPEN
+            await peer.say({"type": "OFFER", "dst": f"P{number}", "payload": "x" * 500})
+            await peer.hear()
+            await peer.say({"type": "OFFER", "dst": "nobody", "payload": "x" * 500})
+
+    for start in range(0, count, 200):
+        await asyncio.gather(*(one(number) for number in range(start, min(count, start + 200))))
+        control.lines[1:] = []
+    gc.collect()
 
 
-@pytest.mark.parametrize(
-    "connections",
-    [
-        pytest.param(2_000, id="short"),
-        pytest.param(20_000, id="long", marks=[pytest.mark.long, pytest.mark.timeout(300)]),
-    ],
-)
-async def test_short_connections_leave_no_memory_behind(connections: int) -> None:
-    async with a_control_plane() as server:
-        for _ in range(WARM_UP_CROWDS):
-            await come_and_go(server)
-        before_kb = resident_kb(server.pids[0])
-        for _ in range(connections // CROWD):
-            await come_and_go(server)
-        assert resident_kb(server.pids[0]) < before_kb * GROWTH_MAX
+def resident_bytes(control: ControlProcess) -> int:
+    status = Path(f"/proc/{control.process.pid}/status").read_text()
+    (line,) = [line for line in status.splitlines() if line.startswith("VmRSS:")]
+    return int(line.split()[1]) * 1024
 
 
-async def come_and_go(server: Server) -> None:
-    """A crowd opens, each of it sends a message and hears one, and all leave."""
-    files_before = open_files(server)
-    crowd = await open_crowd(server.addresses, CROWD, message_bytes=1200)
-    try:
-        assert await settle(crowd) == 0
-    finally:
-        crowd.close()
-    await until(lambda: open_files(server) <= files_before)
+@pytest.mark.parametrize("count", [1500, pytest.param(100_000, marks=LONG)])
+async def test_noise_on_live_sockets_disturbs_nobody(count: int) -> None:
+    """No exception of ours, others are served, and every id is free in the end."""
+    rng = random.Random(count)
+    async with (
+        running_control(log_level="warning", max_connects_per_s=1_000_000) as control,
+        peer_socket(control.socket_url, "W") as witness,
+    ):
+        assert await witness.hear() == OPEN
+        left = count
+        while left:
+            name = rng.choice("ABCD")
+            with contextlib.suppress(ConnectionClosed, InvalidHandshake):
+                async with peer_socket(control.socket_url, name, f"t{left}") as noisy:
+                    for _ in range(min(left, 40)):
+                        left -= 1
+                        await noisy.say(noisy_frame(rng))
+            await witness.say({"type": "OFFER", "dst": "W", "payload": left})
+            async with asyncio.timeout(10):
+                while (await witness.hear()).get("payload") != left:
+                    pass
+        for name in "ABCD":
+            async with asyncio.timeout(5):
+                while not await is_free(control, name):
+                    await asyncio.sleep(0.01)
+    assert "request.failed" not in control.log.getvalue()
+    assert "Traceback" not in control.log.getvalue()
+
+
+async def is_free(control: RunningControl, name: str) -> bool:
+    async with peer_socket(control.socket_url, name, "the last") as peer:
+        return await peer.hear() == OPEN

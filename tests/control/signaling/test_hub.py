@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from poolhouse_control.signaling.commands import Claim, Release, Route, Send, SocketId
+from poolhouse_control.signaling.commands import Claim, Close, Release, Route, Send, SocketId
 from poolhouse_control.signaling.hub import CLOSE_REPLACED
 from poolhouse_control.signaling.limits import Limits
 from poolhouse_control.signaling.messages import ConnectParams
-from poolhouse_control.signaling.presence import Claimed, Parcel, Queued, Taken
+from poolhouse_control.signaling.presence import (
+    Away,
+    Claimed,
+    Forwarded,
+    Here,
+    Parcel,
+    Queued,
+    QueueFull,
+    Taken,
+)
 from poolhouse_control.signaling.tally import (
     ConnectOutcome,
     DisconnectReason,
@@ -630,6 +639,187 @@ class TestSlowStore:
         x.hub.routed(Route(parcel, may_wait=True), Queued(1, 1, waited_s=3.0), 10.0)
         assert x.hub.tick(11.9) == []
         assert len(x.hub.tick(12.0)) == 1
+
+
+class TestReplicas:
+    """What other replicas do, while claims are on the way and afterwards."""
+
+    def claiming(self, x: Exchange, peer_id: str = "Z", socket: int = 90) -> Claim:
+        params = ConnectParams(key="peerjs", peer_id=peer_id, token="t")
+        (claim,) = x.hub.connect(SocketId(socket), params)
+        assert isinstance(claim, Claim)
+        return claim
+
+    def parcel(self, text: str = '{"n":1}', kind: RelayKind = RelayKind.OFFER) -> Parcel:
+        return Parcel(kind, "far", "Z", text)
+
+    def test_a_parcel_from_elsewhere_is_delivered(self) -> None:
+        x = Exchange()
+        z = x.connect("Z")
+        x.heard(z)
+        x.perform(x.hub.arrived(self.parcel(), 0))
+        assert x.heard(z) == [{"n": 1}]
+
+    def test_one_whose_receiver_moved_is_sent_on_with_one_hop_more(self) -> None:
+        x = Exchange()
+        assert x.hub.arrived(self.parcel(), 1) == (Route(self.parcel(), may_wait=True, hop=2),)
+        assert x.hub.tally.rerouted == 1
+
+    @pytest.mark.parametrize("kind", [RelayKind.LEAVE, RelayKind.EXPIRE])
+    def test_goodbyes_and_notices_never_wait(self, kind: RelayKind) -> None:
+        x = Exchange()
+        (route,) = x.hub.arrived(self.parcel(kind=kind), 0)
+        assert route == Route(self.parcel(kind=kind), may_wait=False, hop=1)
+
+    def test_what_comes_before_the_claims_answer_is_held_and_follows_open(self) -> None:
+        x = Exchange()
+        a = x.connect("A")
+        claim = self.claiming(x)
+        assert x.hub.arrived(self.parcel('{"n":2}'), 0) == ()
+        x.offer(a, "Z", 3)
+        waiting = (self.parcel('{"n":1}'),)
+        x.perform(x.hub.claimed(claim, Claimed(epoch=5, waiting=waiting), x.now))
+        assert x.heard(90) == [OPEN, {"n": 1}, {"n": 2}, offer("A", "Z", 3)]
+
+    def test_what_was_held_for_a_claim_that_failed_is_sent_on(self) -> None:
+        x = Exchange()
+        claim = self.claiming(x)
+        x.hub.arrived(self.parcel(), 0)
+        commands = x.hub.claimed(claim, Taken(), x.now)
+        assert commands[-1] == Route(self.parcel(), may_wait=True, hop=1)
+
+    def test_what_is_held_is_bounded(self) -> None:
+        x = Exchange(Limits(max_queued_per_peer=2))
+        self.claiming(x)
+        assert [len(x.hub.arrived(self.parcel(), 0)) for _ in range(3)] == [0, 0, 1]
+
+    def test_of_two_claims_on_the_way_the_second_waits_for_what_is_held(self) -> None:
+        x = Exchange()
+        first, second = self.claiming(x, socket=90), self.claiming(x, socket=91)
+        x.hub.arrived(self.parcel(), 0)
+        assert len(x.hub.claimed(first, Taken(), x.now)) == 2, "the refusal, and nothing more"
+        x.perform(x.hub.claimed(second, Claimed(epoch=5), x.now))
+        assert x.heard(91) == [OPEN, {"n": 1}]
+
+    def test_answers_in_another_order_leave_the_newest_claim(self) -> None:
+        x = Exchange()
+        first, second = self.claiming(x, socket=90), self.claiming(x, socket=91)
+        x.perform(x.hub.claimed(second, Claimed(epoch=6), x.now))
+        waiting = (self.parcel(),)
+        x.perform(x.hub.claimed(first, Claimed(epoch=5, waiting=waiting), x.now))
+        assert x.codes == {90: CLOSE_REPLACED}
+        assert x.heard(91) == [OPEN, {"n": 1}]
+        assert x.hub.owned() == [("Z", 6)]
+
+    def test_a_kick_ends_the_claim_it_names_and_earlier_ones_only(self) -> None:
+        x = Exchange()
+        claim = self.claiming(x)
+        x.perform(x.hub.claimed(claim, Claimed(epoch=5), x.now))
+        x.perform(x.hub.kicked("Z", 4))
+        assert x.codes == {}
+        x.perform(x.hub.kicked("Z", 5))
+        assert x.codes == {90: CLOSE_REPLACED}
+        assert x.hub.tally.disconnects[DisconnectReason.LOST_ID] == 1
+        x.perform(x.hub.kicked("nobody", 5))
+
+    def test_a_kick_that_overtakes_the_claims_answer_counts(self) -> None:
+        x = Exchange()
+        claim = self.claiming(x)
+        assert x.hub.kicked("Z", 5) == ()
+        x.perform(x.hub.claimed(claim, Claimed(epoch=5), x.now))
+        assert x.codes == {90: CLOSE_REPLACED}
+        assert x.heard(90) == []
+        assert x.hub.peer_count == 0
+
+    def test_a_kick_of_an_earlier_claim_does_not_void_the_one_on_the_way(self) -> None:
+        x = Exchange()
+        claim = self.claiming(x)
+        x.hub.kicked("Z", 4)
+        x.perform(x.hub.claimed(claim, Claimed(epoch=5), x.now))
+        assert x.heard(90) == [OPEN]
+
+    def test_a_store_that_is_away_looks_like_an_outage(self) -> None:
+        """An ERROR would be fatal to the client; a bare close makes it come again (2)."""
+        x = Exchange()
+        x.perform(x.hub.claimed(self.claiming(x), Away(), x.now))
+        assert x.codes == {90: 1013}
+        assert x.heard(90) == []
+        assert x.hub.tally.connects[ConnectOutcome.STORE_DOWN] == 1
+
+    def test_a_parcel_that_cannot_be_routed_comes_back_at_once(self) -> None:
+        x = Exchange()
+        a = x.connect("A")
+        x.heard(a)
+        route = Route(Parcel(RelayKind.OFFER, "A", "Z", "{}"), may_wait=True)
+        x.perform(x.hub.routed(route, Away(), x.now))
+        assert x.heard(a) == [expire("Z", "A")]
+        route = Route(Parcel(RelayKind.LEAVE, "A", "Z", "{}"), may_wait=False)
+        assert x.hub.routed(route, Away(), x.now) == ()
+
+    def test_a_receiver_that_came_while_the_store_was_asked_gets_its_parcel(self) -> None:
+        x = Exchange()
+        z = x.connect("Z")
+        x.heard(z)
+        x.perform(x.hub.routed(Route(self.parcel(), may_wait=True), Here(), x.now))
+        assert x.heard(z) == [{"n": 1}]
+
+    def test_one_that_is_here_by_the_store_only_is_looked_for_once_more(self) -> None:
+        x = Exchange()
+        route = Route(self.parcel(), may_wait=True)
+        assert x.hub.routed(route, Here(), x.now) == (Route(self.parcel(), may_wait=True, hop=1),)
+
+    def test_what_was_forwarded_is_done(self) -> None:
+        x = Exchange()
+        assert x.hub.routed(Route(self.parcel(), may_wait=True), Forwarded(), x.now) == ()
+        assert x.hub.tally.messages[RelayKind.OFFER, RelayRoute.REMOTE] == 1
+
+    def test_a_sender_elsewhere_is_told_through_its_replica(self) -> None:
+        x = Exchange()
+        route = Route(self.parcel(), may_wait=True, hop=1)
+        (told,) = x.hub.routed(route, QueueFull(), x.now)
+        assert isinstance(told, Route)
+        assert (told.parcel.kind, told.parcel.dst, told.may_wait) == (
+            RelayKind.EXPIRE, "far", False,
+        )  # fmt: skip
+        assert told.parcel.text == '{"type":"EXPIRE","src":"Z","dst":"far"}'
+
+    def test_a_dismissed_peer_is_heard_out(self) -> None:
+        x = Exchange()
+        a, b = x.connect("A"), x.connect("B")
+        x.heard(b)
+        x.perform(x.hub.dismiss(SocketId(a)))
+        assert x.codes == {a: 1012}
+        assert x.hub.peer_ids() == ["B"]
+        x.offer(a, "B", "last words")
+        assert x.heard(b) == [offer("A", "B", "last words")]
+        x.offer(b, "A", "wait")
+        assert x.hub.waiting_count == 1, "for it at its next replica"
+        assert x.hub.dismiss(SocketId(a)) == ()
+        assert x.hub.closed(SocketId(a), DisconnectReason.PEER) == (), "released already"
+        assert x.hub.tally.disconnects[DisconnectReason.SHUTDOWN] == 1
+        assert x.hub.dismiss(SocketId(99)) == ()
+
+    def test_a_dismissed_peer_that_says_goodbye_or_nothing_is_let_go(self) -> None:
+        x = Exchange(Limits(alive_timeout_s=60))
+        a, b = x.connect("A"), x.connect("B")
+        for socket in (a, b):
+            commands = x.hub.dismiss(SocketId(socket))
+            assert commands[0] == Release("AB"[socket - 1], commands[0].epoch, hand_over=True)
+        assert [type(each) for each in x.hub.frame(SocketId(a), '{"type":"LEAVE"}', x.now)] == [
+            Close
+        ]
+        assert [type(each) for each in x.hub.tick(x.now + 60)] == [Close]
+        assert x.hub.peer_count == 0
+
+    def test_its_id_can_come_back_here(self) -> None:
+        """In a replica that does not drain after all."""
+        x = Exchange()
+        a = x.connect("A")
+        x.perform(x.hub.dismiss(SocketId(a)))
+        again = x.connect("A", "other")
+        assert x.heard(again) == [OPEN]
+        x.hang_up(a)
+        assert x.hub.peer_ids() == ["A"]
 
 
 def test_commands_never_show_a_token() -> None:
