@@ -20,7 +20,8 @@ __all__ = ["Balancer", "running_balancer"]
 
 _DEADLINE_S = 15.0
 
-# The same as in docs/how-to/scale-out.md, but for addresses and for how often it looks.
+# What an operator would write, but for the addresses and for how often it looks. No
+# on-marked-down: a replica that drains must keep its sockets until it closes them itself.
 _CONFIGURATION = """
 global
     stats socket {socket} level user
