@@ -20,6 +20,7 @@ from cryptography.x509.oid import NameOID
 
 from poolhouse_control.relay.coturn import render
 from poolhouse_control.relay.coturn_settings import CoturnSettings
+from poolhouse_control.relay.probe import probe
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -181,6 +182,8 @@ async def _listening(*ports: int) -> None:
             writer.close()
             await writer.wait_closed()
             break
+    while not await probe("127.0.0.1", ports[0]):  # UDP is opened by another thread
+        await asyncio.sleep(0.02)
 
 
 def _free_port() -> int:
