@@ -205,3 +205,37 @@ def test_every_setting_is_documented_and_its_default_is_valid() -> None:
     for secret in secrets:
         assert not defaults.pop(secret)
     assert Settings.load({}, **defaults) == Settings()
+
+
+def test_several_replicas_need_a_store() -> None:
+    """Each would keep rooms of its own: half of the joiners would reach the wrong host."""
+    with pytest.raises(SettingsError, match="POOLHOUSE_REDIS_URL, or run one"):
+        Settings.load({"POOLHOUSE_REPLICAS": "2"})
+    shared = Settings.load({"POOLHOUSE_REPLICAS": "2", "POOLHOUSE_REDIS_URL": "redis://r"})
+    assert shared.replicas == 2
+
+
+def test_a_password_of_redis_is_no_argument_and_never_shown(tmp_path: Path) -> None:
+    assert Settings.load({}, redis_url="redis://r:6379/1").redis_url == "redis://r:6379/1"
+    with pytest.raises(SettingsError, match="is a secret") as error:
+        Settings.load({}, redis_url="redis://user:sesame@r")
+    assert "sesame" not in str(error.value)
+    (tmp_path / "url").write_text("rediss://user:sesame@r\n")
+    settings = Settings.load({}, redis_url_file=str(tmp_path / "url"))
+    assert settings.redis_url == "rediss://user:sesame@r"
+    assert "sesame" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("environ", "sentence"),
+    [
+        ({"POOLHOUSE_REDIS_URL": "sesame"}, "POOLHOUSE_REDIS_URL must be an address such as"),
+        ({"POOLHOUSE_REDIS_PREFIX": "a{b}"}, "POOLHOUSE_REDIS_PREFIX must be 1 to 32 letters"),
+        ({"POOLHOUSE_TLS_CERT": "cert.pem"}, "A certificate needs its key"),
+        ({"POOLHOUSE_TLS_KEY": "key.pem"}, "A certificate needs its key"),
+    ],
+)
+def test_what_does_not_fit_together(environ: dict[str, str], sentence: str) -> None:
+    with pytest.raises(SettingsError, match=sentence) as error:
+        Settings.load(environ)
+    assert "sesame" not in str(error.value)

@@ -173,7 +173,11 @@ class Presence(Protocol):
         ...
 
     async def holds(self, peer_id: str, token: str) -> bool:
-        """Tell whether the id is registered now, with this token. Nothing changes."""
+        """Tell whether the id is registered now, with this token. Nothing changes.
+
+        Raises:
+            StoreAway: a shared store does not answer.
+        """
         ...
 
     def running(self, local: Local) -> AbstractAsyncContextManager[None]:

@@ -282,12 +282,16 @@ class RedisPresence:
         return [names[name] for name in found]
 
     async def holds(self, peer_id: str, token: str) -> bool:
-        """Tell whether the id is registered now, with this token."""
-        try:
-            digest = await self._store.run(StoreOp.HOLDS, "HGET", self._keys.owner(peer_id), "t")
-        except StoreAway:
-            return False
-        return digest is not None and hmac.compare_digest(digest, token_digest(token))
+        """Tell whether the id is registered now, with this token.
+
+        Raises:
+            StoreAway: nobody can tell.
+        """
+        digest = token_digest(token)
+        if self._is_mine(peer_id, digest):
+            return True
+        found = await self._store.run(StoreOp.HOLDS, "HGET", self._keys.owner(peer_id), "t")
+        return found is not None and hmac.compare_digest(found, digest)
 
     @asynccontextmanager
     async def running(self, local: Local) -> AsyncIterator[None]:

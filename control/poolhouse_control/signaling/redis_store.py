@@ -67,7 +67,7 @@ class RedisStore:
         self._is_cluster = cluster
         self._clock = clock
         self._breaker = Breaker()
-        # redis-py's pools raise when they are empty; here one waits, within the deadline.
+        # redis-py's pools raise when they are empty; here one waits.
         self._connections = asyncio.Semaphore(_MAX_CONNECTIONS)
         self._client: Any = None
 
@@ -197,15 +197,17 @@ class RedisStore:
         return results
 
     async def _ask(self, op: StoreOp, call: Callable[[], Awaitable[Any]]) -> Any:
-        began_at = self._clock()
-        if not self._breaker.allows(began_at):
-            raise StoreAway("The store did not answer lately.")
-        try:
-            async with asyncio.timeout(COMMAND_DEADLINE_S), self._connections:
-                result = await call()
-        except (RedisError, OSError, TimeoutError) as error:
-            await self._failed(op, error)
-            raise StoreAway(f"The store did not answer: {type(error).__name__}.") from error
+        async with self._connections:
+            # The deadline is the store's, not that of those who stand in line here.
+            began_at = self._clock()
+            if not self._breaker.allows(began_at):
+                raise StoreAway("The store did not answer lately.")
+            try:
+                async with asyncio.timeout(COMMAND_DEADLINE_S):
+                    result = await call()
+            except (RedisError, OSError, TimeoutError) as error:
+                await self._failed(op, error)
+                raise StoreAway(f"The store did not answer: {type(error).__name__}.") from error
         self._breaker.succeeded()
         self.tally.command_s[op].observe(self._clock() - began_at)
         return result

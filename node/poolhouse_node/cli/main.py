@@ -266,6 +266,14 @@ def control(
     admin_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Its port.", show_default="9090")
     ] = None,
+    redis: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Redis or Valkey that replicas share. With a password: POOLHOUSE_REDIS_URL.",
+            show_default="none: memory",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Say in one JSON line where it listens.")
     ] = False,
@@ -278,7 +286,12 @@ def control(
 
     run(
         run_control(
-            as_json=as_json, host=host, port=port, admin_host=admin_host, admin_port=admin_port
+            as_json=as_json,
+            host=host,
+            port=port,
+            admin_host=admin_host,
+            admin_port=admin_port,
+            redis_url=redis,
         )
     )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from poolhouse_control.errors import StoreAway
 from poolhouse_control.signaling.limits import Limits
 from poolhouse_control.signaling.presence import (
     Away,
@@ -441,7 +442,9 @@ class TestAway:
             assert await one.presence.claim("A", "t") == Away()
             assert await one.route(parcel()) == Away()
             assert await one.presence.expire("Z", [1, 2]) == [1, 2], "a notice too many"
-            assert not await one.presence.holds("Z", "t")
+            with pytest.raises(StoreAway):
+                await one.presence.holds("Z", "t")
+            assert await two.presence.holds("Z", "t"), "it knows by itself"
             assert not one.presence.is_stale, "what is here goes on"
             assert not one.store.tally.is_up
             assert not await two.presence.release("Z", owned.epoch)
