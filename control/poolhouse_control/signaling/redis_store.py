@@ -19,7 +19,7 @@ from redis.asyncio.cluster import RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoPermissionError, NoScriptError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from poolhouse_control.errors import StoreAway
@@ -141,10 +141,12 @@ class RedisStore:
         """
 
         async def call() -> str:
-            if not self._is_cluster:
-                return str((await self._raw.info("server"))["run_id"])
-            nodes = await self._raw.info("server", target_nodes=RedisCluster.PRIMARIES)
-            infos = [nodes] if "run_id" in nodes else nodes.values()
+            options = {"target_nodes": RedisCluster.PRIMARIES} if self._is_cluster else {}
+            try:
+                found = await self._raw.info("server", **options)
+            except NoPermissionError:
+                return ""
+            infos = [found] if "run_id" in found else found.values()
             return "+".join(sorted(str(info["run_id"]) for info in infos))
 
         return str(await self._ask(StoreOp.LEASE, call))

@@ -428,6 +428,28 @@ class TestRow16TwoInstallations:
         assert names <= {"east", "west", "ph"}
 
 
+class TestRights:
+    """The user that docs/how-to/scale-out.md makes, and one with less."""
+
+    RIGHTS = "on >secret ~ph:* &ph:* +@all -@admin -@dangerous +info"
+
+    @pytest.mark.parametrize("rights", [RIGHTS, RIGHTS.removesuffix(" +info")])
+    async def test_a_user_of_its_own_is_enough(self, server: RedisServer, rights: str) -> None:
+        await server.run("ACL", "SETUSER", "poolhouse", *rights.split())
+        url = f"redis://poolhouse:secret@127.0.0.1:{server.port}/0"
+        async with replica(server, url=url) as one, replica(server, url=url) as two:
+            owned = await two.claim("Z")
+            assert await one.route(parcel()) == Forwarded()
+            assert await two.presence.touch([("Z", owned.epoch)]) == []
+            queued = await one.route(parcel(dst="Y"))
+            assert isinstance(queued, Queued)
+            assert await one.presence.expire("Y", [queued.ticket]) == [queued.ticket]
+            assert await two.presence.release("Z", owned.epoch)
+            await two.presence.leave()
+            assert not any(one.store.tally.errors.values())
+        assert not [key for key in await server.keys() if "lease" in key and "birth" not in key]
+
+
 class TestAway:
     """Refuse, never guess."""
 
