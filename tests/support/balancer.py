@@ -5,48 +5,23 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
+import re
 import shutil
 import socket
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
-    from pathlib import Path
 
 __all__ = ["Balancer", "running_balancer"]
 
 _DEADLINE_S = 15.0
 
-# What an operator would write, but for the addresses and for how often it looks. No
-# on-marked-down: a replica that drains must keep its sockets until it closes them itself.
-_CONFIGURATION = """
-global
-    stats socket {socket} level user
-
-defaults
-    mode http
-    timeout connect 2s
-    timeout client 60s
-    timeout server 60s
-    timeout client-fin 10s
-    timeout tunnel 1h
-    retries 3
-    option redispatch 1
-    retry-on conn-failure empty-response 503
-
-frontend signaling
-    bind fd@{listener}
-    default_backend replicas
-
-backend replicas
-    balance roundrobin
-    option httpchk GET /readyz
-    default-server check inter 100ms fall 1 rise 1
-{servers}
-"""
+_PAGE = Path(__file__).parents[2] / "docs/how-to/scale-out.md"
 
 
 class Balancer:
@@ -111,10 +86,18 @@ async def _until_there(process: asyncio.subprocess.Process, folder: Path) -> Non
 
 
 def _configuration(folder: Path, listener: int, servers: Sequence[tuple[int, int]]) -> str:
+    """The file that operators are shown, with addresses of the test; and it looks oftener."""
+    [shown] = re.findall(r"^```haproxy\n(.*?)^```", _PAGE.read_text(), re.MULTILINE | re.DOTALL)
     lines = [
-        f"    server replica{number} 127.0.0.1:{port} check port {admin_port}"
+        f"    server replica{number} 127.0.0.1:{port} port {admin_port}\n"
         for number, (port, admin_port) in enumerate(servers)
     ]
-    return _CONFIGURATION.format(
-        socket=folder / "haproxy.sock", listener=listener, servers="\n".join(lines)
-    )
+    changes = [
+        (r"^    bind .*$", f"    bind fd@{listener}"),
+        (r"inter 1s", "inter 100ms"),
+        (r"(?:^    server .*\n)+", "".join(lines)),
+    ]
+    for pattern, here in changes:
+        shown, found = re.subn(pattern, here, shown, flags=re.MULTILINE)
+        assert found == 1, f"{_PAGE.name} has changed: {pattern}"
+    return f"global\n    stats socket {folder / 'haproxy.sock'} level user\n\n{shown}"

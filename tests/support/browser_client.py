@@ -54,7 +54,8 @@ class BrowserClient(PageObject):
             await end.until_linked(serialization)
 
     async def link(self, peer_id: str, serialization: str) -> None:
-        """Begin to open a link."""
+        """Begin to open a link, once registered: peerjs drops what it cannot send yet."""
+        await self.peer_id()
         await self.get("client.link(...argument)", [peer_id, serialization])
 
     async def until_linked(self, serialization: str) -> None:
