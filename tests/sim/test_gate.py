@@ -16,7 +16,8 @@ from poolhouse_node.device.events import (
 from poolhouse_node.device.joined import JoinFailed
 from poolhouse_node.room.gate import REFUSALS, Gate
 from poolhouse_node.room.proofs import pass_hash
-from tests.support.simulation import SimRoom
+from tests.support.simulation import HOST_ID, SimRoom
+from tests.support.speaker import speaker_in
 from tests.support.virtual_time import run_virtual
 
 
@@ -265,5 +266,20 @@ def test_a_whole_room_answers_behind_the_gate():
         assert record.failure is None
         stripes = [link.stripes for link in host.network.links.values()]
         assert stripes == [3, 3]
+
+    in_room(scenario)
+
+
+def test_a_link_that_only_pings_loses_its_place():
+    async def scenario(room, host):
+        network, _ = speaker_in(room)
+        link = await network.dial(HOST_ID, timeout_s=10)
+        places = []
+        for _ in range(8):
+            link.send({"t": "ping", "ts": 1})
+            await asyncio.sleep(5)
+            places.append(len(host.network.links))
+        assert places == [1] * 5 + [0] * 3 or places == [1] * 6 + [0] * 2
+        await network.close()
 
     in_room(scenario)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from poolhouse_node.device.events import DeviceJoined
 from poolhouse_node.room.gate import Gate
 from tests.support.simulation import HOST_ID, SimRoom
+from tests.support.speaker import speaker_in
 from tests.support.virtual_time import run_virtual
 
 NAMES = ["hello", "auth", "auth-proof", "admit", "lobby", "mesh", "roster", "ai-load", "bye"]
@@ -56,36 +57,6 @@ MESSAGES = st.builds(
     st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=8),
 )
 HELLO = {"t": "hello", "name": "eve", "v": 4, "join": 1, "auth": 1, "jc": "0" * 64, "kc": 1}
-
-
-class Speaker:
-    """A peer that only says what it is told to, and remembers what it hears."""
-
-    def __init__(self) -> None:
-        self.heard: list[dict] = []
-
-    def link_opened(self, link) -> None:
-        """It does not greet."""
-
-    def message(self, link, message) -> None:
-        self.heard.append(message)
-
-    def frame(self, link, frame) -> None:
-        self.heard.append({"t": "frame"})
-
-    def link_closed(self, link, reason) -> None:
-        """It does not mind."""
-
-    def signaling_changed(self, *, connected: bool) -> None:
-        """Nor this."""
-
-
-def speaker_in(room: SimRoom, peer_id: str | None = None):
-    from poolhouse_node.rtc.network import Network
-
-    network, speaker = Network(room.net.dialer(peer_id)), Speaker()
-    network.listen(speaker)
-    return network, speaker
 
 
 fuzz = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)

@@ -28,6 +28,8 @@ __all__ = ["Device", "Identity", "Peer"]
 log = logging.getLogger(__name__)
 
 HELD_MESSAGES_MAX = 64
+HELLO_S = 30.0
+"""More than a joiner waits for its host's hello, or a slow engine for its first message."""
 BYE_LINGER_S = 0.35
 """A refused device gets its reason before the link closes (joining, section 3: 300 to 400 ms)."""
 
@@ -162,6 +164,7 @@ class Device(ABC):
         """A fresh link: whatever was known of this peer is old."""
         self.peers[link.peer_id] = peer = Peer(link)
         self.greet(peer)
+        asyncio.get_running_loop().call_later(HELLO_S, self._still_nameless, peer)
 
     def message(self, link: Link, message: Mapping[str, Any]) -> None:
         """Read a message and act on it; what cannot be read is counted and ignored."""
@@ -214,6 +217,11 @@ class Device(ABC):
                 self.act_on(peer, message)
             case _ if len(peer.held) < HELD_MESSAGES_MAX:
                 peer.held.append(message)
+
+    def _still_nameless(self, peer: Peer) -> None:
+        """A link takes one of few places: whoever does not even say hello loses it."""
+        if peer.hello is None and self.peers.get(peer.link.peer_id) is peer:
+            self.drop(peer, "said nothing")
 
     def _hello(self, peer: Peer, hello: Hello) -> None:
         if peer.hello is not None:

@@ -13,17 +13,16 @@ from poolhouse_node.device.doorman import Doorman
 from poolhouse_node.device.events import (
     DeviceJoined,
     DeviceLeft,
-    DeviceStalled,
-    Notice,
     RoomDegraded,
     RoomOnline,
 )
+from poolhouse_node.device.guard import ChainGuard
 from poolhouse_node.device.laps import WorkerChain
+from poolhouse_node.device.status import room_status
 from poolhouse_node.generate.conversation import Conversation
 from poolhouse_node.generate.ports import LapFailed
 from poolhouse_node.generate.trunk import Trunk
 from poolhouse_node.room.asks import TEXT_CHARACTERS_MAX, Ask, AskRefused
-from poolhouse_node.room.liveness import BUSY_TICK_S, AnswerWatch
 from poolhouse_node.room.roster import Member, Roster, clean_meta, clean_name, device_label
 from poolhouse_node.room.versions import PROTOCOL
 from poolhouse_node.wire.messages import loading
@@ -95,7 +94,13 @@ class Host(Device):
         network.mesh.proves = self.roster.proves
         self._loader, self._compute, self._draw = loader, compute, draw
         self._chain = WorkerChain(self._link_to, self._rtt_s, self.roster.name_of)
-        self._watch = AnswerWatch()
+        self._guard = ChainGuard(
+            chain=self._chain_peers,
+            watches=self._needs_guard,
+            ping=self.ping,
+            name_of=self.roster.name_of,
+            notify=notify,
+        )
         self._start: Start | None = None
         self._starting = False
         self._degraded: str | None = None
@@ -165,20 +170,14 @@ class Host(Device):
 
     def status(self) -> dict[str, object]:
         """Who is here, link by link, and what the room waits for; plain values."""
-        layers = {share.name: [share.lo, share.hi] for share in self.shares}
-        now = asyncio.get_running_loop().time()
-        return {
-            "code": self.network.peer_id.rpartition("-")[2],
-            "state": self._state(),
-            "devices": [
-                self._device_status(member, layers.get(member.name), now)
-                for member in self.roster.members.values()
-            ],
-            "waiting": [
-                {"name": each.name, "label": each.label, "digits": each.digits}
-                for each in self.doorman.waiting()
-            ],
-        }
+        return room_status(
+            code=self.network.peer_id.rpartition("-")[2],
+            state=self._state(),
+            members=self.roster.members.values(),
+            peers=self.peers,
+            shares=self.shares,
+            waiting=self.doorman.waiting(),
+        )
 
     def _state(self) -> str:
         if self._degraded is not None:
@@ -188,20 +187,6 @@ class Host(Device):
         if self._answering is None:
             return "waiting for devices"
         return "answering" if self._answering.is_busy else "online"
-
-    def _device_status(
-        self, member: Member, layers: list[int] | None, now: float
-    ) -> dict[str, object]:
-        peer = self.peers.get(member.peer_id)
-        rtt_s = peer.rtt_s if peer else None
-        return {
-            "name": member.name,
-            "label": device_label(member.meta),
-            "layers": layers,
-            "rtt_ms": None if rtt_s is None else round(rtt_s * 1000, 2),
-            "transport": peer.link.transport if peer else "",
-            "heard_s": round(now - peer.link.heard_at, 2) if peer else None,
-        }
 
     @property
     def shares(self) -> list[Share]:
@@ -268,9 +253,7 @@ class Host(Device):
         self._chain.take(peer.link.peer_id, frame)
 
     def answered(self, peer: Peer, sent_at: float) -> None:
-        if self._watch.answered(peer.link.peer_id, sent_at):
-            name = self.roster.name_of(peer.link.peer_id)
-            self.notify(Notice(f"{name} responds again."))
+        self._guard.answered(peer.link.peer_id, sent_at)
 
     def peer_gone(self, peer: Peer, verb: str) -> None:
         peer_id = peer.link.peer_id
@@ -374,7 +357,7 @@ class Host(Device):
             my_id=lambda: self.network.peer_id,
         )
         self.tasks.spawn(self._answering.work(), "answers")
-        self.tasks.spawn(self._watch_answers(self._answering), "drop detection")
+        self.tasks.spawn(self._guard.work(), "drop detection")
         self.broadcast(self._ready_all())
         self.notify(RoomOnline(self.model.label, self.model.context_size))
 
@@ -425,8 +408,7 @@ class Host(Device):
         if is_up or self._start is None or peer_id not in self._start.workers:
             return
         reporter, lost = self.roster.name_of(peer_id), clean_name(name, peer_id)
-        stalled = {self.roster.name_of(held) for held in self._watch.held}
-        to_whom = "" if lost in stalled else f" to {reporter}"
+        to_whom = "" if self._guard.is_stalled(lost) else f" to {reporter}"
         self._chain_device_gone(lost, f"stopped responding{to_whom}")
 
     def _chain_device_gone(self, name: str, verb: str) -> None:
@@ -445,25 +427,9 @@ class Host(Device):
             self.broadcast(loading.Degraded(why=self._degraded))
             self.notify(RoomDegraded(self._degraded))
 
-    async def _watch_answers(self, answering: Answering) -> None:
-        """Drop detection while an answer runs (liveness, section 3)."""
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(BUSY_TICK_S)
-            now = loop.time()
-            if not answering.is_busy or self._chain.is_empty or self._degraded:
-                self._watch.disarm()
-                continue
-            self._watch.arm(now)
-            self._judge_chain(now)
+    def _needs_guard(self) -> bool:
+        answers = self._answering is not None and self._answering.is_busy
+        return answers and not self._chain.is_empty and self._degraded is None
 
-    def _judge_chain(self, now: float) -> None:
-        chain = [peer for peer_id in self._chain.workers if (peer := self.peers.get(peer_id))]
-        heard_at = {peer.link.peer_id: peer.link.heard_at for peer in chain}
-        rtt_s = {peer.link.peer_id: peer.rtt_s for peer in chain}
-        for stalled in self._watch.tick(now, heard_at, rtt_s):
-            name = self.roster.name_of(stalled.peer_id)
-            self.notify(DeviceStalled(name, stalled.silent_s))
-        if self._watch.ping_due(now):
-            for peer in chain:
-                self.ping(peer)
+    def _chain_peers(self) -> list[Peer]:
+        return [peer for peer_id in self._chain.workers if (peer := self.peers.get(peer_id))]

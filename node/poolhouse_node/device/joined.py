@@ -19,11 +19,11 @@ from poolhouse_node.device.events import (
     Share,
     StartFailed,
 )
+from poolhouse_node.device.neighbours import Neighbours
 from poolhouse_node.device.worker import Worker
 from poolhouse_node.room.asks import TEXT_CHARACTERS_MAX
 from poolhouse_node.room.joining import Joiner
 from poolhouse_node.room.links import LinkFailed
-from poolhouse_node.room.mesh import MESH_WAIT_S, MeshGreeting
 from poolhouse_node.room.roster import Member, Roster, clean_meta, clean_name
 from poolhouse_node.room.shares import comes_before, read_layers
 from poolhouse_node.room.versions import PROTOCOL, advice_for_us
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from poolhouse_node.device.events import Notify
     from poolhouse_node.device.ports import Link, Network, ShardLoader
     from poolhouse_node.generate.ports import Compute
-    from poolhouse_node.room.mesh import MeshVerdict
     from poolhouse_node.wire.messages import Message
     from poolhouse_node.wire.slices import Frame
 
@@ -46,7 +45,6 @@ __all__ = ["JoinFailed", "JoinedDevice", "RoomEnd"]
 
 JOIN_S = 40.0
 HOST_HELLO_S = 15.0
-PROOF_PING_S = 0.5
 NO_ROOM = (
     "No room with that code is open there. Check the code, and that the host is running and "
     "uses the same signaling server."
@@ -94,10 +92,10 @@ class JoinedDevice(Device):
         self._secrets, self._trust_unverified = secrets or Secrets(), trust_unverified
         self._draw_bytes = draw_bytes
         self._entrance: Entrance | None = None
-        self._greetings: dict[str, MeshGreeting] = {}
+        self._neighbours = Neighbours(
+            network, self.peers, self.send, self.ping, self.admit, self.drop
+        )
         self._over: asyncio.Future[RoomEnd] = asyncio.get_running_loop().create_future()
-        self._linking = asyncio.Lock()
-        self._linked: dict[str, asyncio.Future[Link]] = {}
 
     async def __aenter__(self) -> JoinedDevice:
         await super().__aenter__()
@@ -106,7 +104,7 @@ class JoinedDevice(Device):
             compute=self._compute,
             tasks=self.tasks,
             tell_host=self._tell_host,
-            link_to_next=self._link_to_device,
+            link_to_next=self._neighbours.link_to,
             host_link=self._host_link,
             loading_changed=self._loading_changed,
         )
@@ -176,15 +174,7 @@ class JoinedDevice(Device):
             self._entrance.opened(peer)
             return
         self.send(peer, Hello(name=self.name, v=PROTOCOL, meta=self.identity.meta, auth=1))
-        mesh = self._greetings[peer.link.peer_id] = MeshGreeting(
-            self.network.mesh,
-            peer_id=peer.link.peer_id,
-            my_id=self.network.peer_id,
-            dialed=peer.link.dialed,
-            binding=peer.link.binding(),
-        )
-        self.send(peer, mesh.greeting())
-        asyncio.get_running_loop().call_later(MESH_WAIT_S, self._mesh_waited, peer, mesh)
+        self._neighbours.greet(peer)
 
     def hello_came(self, peer: Peer, hello: Hello) -> None:
         peer.meta = clean_meta(hello.meta, on_host=False)
@@ -197,7 +187,7 @@ class JoinedDevice(Device):
     def act_on(self, peer: Peer, message: Message) -> None:
         match message:
             case Mesh():
-                self._mesh_came(peer, message)
+                self._neighbours.mesh_came(peer, message)
             case loading.RangeRequest(id=request):
                 self.send(peer, loading.RangePart(id=request, miss=1))
             case _ if self.is_host(peer):
@@ -209,12 +199,10 @@ class JoinedDevice(Device):
             self.worker.put(frame)
 
     def answered(self, peer: Peer, sent_at: float) -> None:
-        linked = self._linked.get(peer.link.peer_id)
-        if linked is not None and peer.admitted and not linked.done():
-            linked.set_result(peer.link)
+        self._neighbours.answered(peer)
 
     def peer_gone(self, peer: Peer, verb: str) -> None:
-        self._greetings.pop(peer.link.peer_id, None)
+        self._neighbours.gone(peer.link.peer_id)
         if self.is_host(peer):
             self._end(f"The host {verb}; the room is over for this device.")
             return
@@ -325,11 +313,7 @@ class JoinedDevice(Device):
         if self.network.peer_id in self.roster.members:
             self.name = self.roster.name_of(self.network.peer_id)
         self.network.mesh.proves = self.roster.proves
-        self.network.roster_changed()
-        for peer_id, mesh in self._greetings.items():
-            peer = self.peers.get(peer_id)
-            if peer is not None and not peer.admitted:
-                self._mesh_judged(peer, mesh.again())
+        self._neighbours.roster_changed()
 
     def _layers(self, message: loading.Layers) -> None:
         read = {clean_name(name, ""): read_layers(text) for name, text in message.by.items()}
@@ -341,46 +325,6 @@ class JoinedDevice(Device):
         self.notify(Dealt("", tuple(shares), tuple((message.out or {}).items())))
         if self.name not in message.by and self.worker.layers is not None:
             self.tasks.spawn(self.worker.release(), "release layers")
-
-    def _mesh_came(self, peer: Peer, message: Mesh) -> None:
-        mesh = self._greetings.get(peer.link.peer_id)
-        if mesh is not None and not peer.admitted:
-            self._mesh_judged(peer, mesh.on_message(message))
-
-    def _mesh_waited(self, peer: Peer, mesh: MeshGreeting) -> None:
-        if self.peers.get(peer.link.peer_id) is peer and not peer.admitted:
-            self._mesh_judged(peer, mesh.on_time())
-
-    def _mesh_judged(self, peer: Peer, verdict: MeshVerdict) -> None:
-        if verdict == "accept":
-            self.admit(peer)
-        elif verdict == "close":  # it is not told why
-            self.drop(peer, "did not prove itself")
-
-    async def _link_to_device(self, peer_id: str) -> Link:
-        """A link over which that device takes frames.
-
-        Both ends must have admitted it. Our proof went out before the ping below on the same
-        ordered channel, so its answer shows that the other end has seen the proof.
-        """
-        async with self._linking:  # one dial, however many wait for the link
-            if peer_id not in self.peers:
-                await self.network.dial(peer_id, timeout_s=JOIN_S)
-            return await self._proved(peer_id)
-
-    async def _proved(self, peer_id: str) -> Link:
-        linked: asyncio.Future[Link] = asyncio.get_running_loop().create_future()
-        self._linked[peer_id] = linked
-        try:
-            while not linked.done():
-                peer = self.peers.get(peer_id)
-                if peer is None:
-                    raise LinkFailed("closed", "The link to the next device closed at once.")
-                self.ping(peer)
-                await asyncio.wait({linked}, timeout=PROOF_PING_S)
-            return linked.result()
-        finally:
-            self._linked.pop(peer_id, None)
 
     def _loading_changed(self, loading_now: bool) -> None:
         self.loading = loading_now

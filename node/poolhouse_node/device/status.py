@@ -1,0 +1,56 @@
+"""A room as its host sees it now, in plain values: for ``poolhouse room status``."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from poolhouse_node.room.roster import device_label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from poolhouse_node.device.device import Peer
+    from poolhouse_node.device.doorman import Waiting
+    from poolhouse_node.device.events import Share
+    from poolhouse_node.room.roster import Member
+
+__all__ = ["room_status"]
+
+
+def room_status(
+    *,
+    code: str,
+    state: str,
+    members: Iterable[Member],
+    peers: Mapping[str, Peer],
+    shares: Iterable[Share],
+    waiting: Iterable[Waiting],
+) -> dict[str, object]:
+    """Who is here, link by link, who waits, and what the room does or waits for."""
+    layers = {share.name: [share.lo, share.hi] for share in shares}
+    return {
+        "code": code,
+        "state": state,
+        "devices": [
+            _device(member, peers.get(member.peer_id), layers.get(member.name))
+            for member in members
+        ],
+        "waiting": [
+            {"name": each.name, "label": each.label, "digits": each.digits} for each in waiting
+        ],
+    }
+
+
+def _device(member: Member, peer: Peer | None, layers: list[int] | None) -> dict[str, object]:
+    """``peer`` is ``None`` for the host itself; times in ms and s."""
+    rtt_s = peer.rtt_s if peer else None
+    now = asyncio.get_running_loop().time()
+    return {
+        "name": member.name,
+        "label": device_label(member.meta),
+        "layers": layers,
+        "rtt_ms": None if rtt_s is None else round(rtt_s * 1000, 2),
+        "transport": peer.link.transport if peer else "",
+        "heard_s": round(now - peer.link.heard_at, 2) if peer else None,
+    }
