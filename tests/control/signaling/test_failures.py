@@ -166,7 +166,9 @@ class TestRow4StoodStill:
             await server.start()
             await server.grow_old()
             await eventually(lambda: one.presence.is_open)
-            assert (await owner_of(server, "A"))["e"] == str(owned.epoch)
+            async with asyncio.timeout(10):
+                while (await owner_of(server, "A")).get("e") != str(owned.epoch):
+                    await asyncio.sleep(0.01)
 
 
 def entry_for(peer_id: str) -> bytes:
@@ -482,9 +484,10 @@ class TestAway:
         async with replica(server) as one:
             server.freeze()
             try:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(10):
                     while one.store.is_answering:
                         assert await one.presence.claim("A", "t") == Away()
+                        await asyncio.sleep(0)
                 assert one.store.tally.errors[StoreOp.CLAIM, StoreFault.TIMEOUT] >= 1
                 began_at = asyncio.get_running_loop().time()
                 assert await one.presence.claim("B", "t") == Away()
