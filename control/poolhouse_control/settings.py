@@ -111,11 +111,15 @@ class Settings:
     )
     path: str = setting("/", _path, "Path under which PeerJS clients find signaling.")
     key: str = setting("peerjs", _api_key, "API key PeerJS clients must give. It is no secret.")
-    allow_discovery: bool = setting(False, flag, "Let anyone list all ids at {path}{key}/peers.")
+    allow_discovery: bool = setting(
+        False, flag, "Let anyone list the ids of this replica at {path}{key}/peers."
+    )
     origins: tuple[str, ...] = setting(
         (), _origins, "Origins of pages that may use signaling; empty for all."
     )
-    max_peers: int = setting(5000, whole(1, 10_000_000), "Ids that may be registered at a time.")
+    max_peers: int = setting(
+        5000, whole(1, 10_000_000), "Ids that may be registered at this replica."
+    )
     expire_after_s: float = setting(
         5.0, seconds(0.01, 600), "How long a message waits for a peer that is not there."
     )

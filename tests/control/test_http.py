@@ -35,6 +35,12 @@ async def test_the_card(http: httpx.AsyncClient) -> None:
     assert "server" not in answer.headers
 
 
+async def test_who_only_looks_is_answered(http: httpx.AsyncClient) -> None:
+    async with running_control() as control:
+        answer = await http.head(control.signal_url)
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
 @pytest.mark.parametrize("path", ["peerjs/id?ts=1700000000.123&version=1.5.5", "peerjs/id/"])
 async def test_an_id_is_bare_text(http: httpx.AsyncClient, path: str) -> None:
     """Signaling, 1.1 and 1.2."""
@@ -75,7 +81,9 @@ async def test_discovery_lists_ids(http: httpx.AsyncClient) -> None:
     assert answer.headers["cache-control"] == "no-store"
 
 
-@pytest.mark.parametrize("path", ["wrong/id", "wrong/peers", "peerjs/nothing", "nothing"])
+@pytest.mark.parametrize(
+    "path", ["wrong/id", "wrong/peers", "peerjs/nothing", "nothing", "peerjs", "peerjs?id=A"]
+)
 async def test_a_wrong_key_and_unknown_addresses_are_404(
     http: httpx.AsyncClient, path: str
 ) -> None:

@@ -8,8 +8,6 @@ other replicas say comes in through ``arrived``, ``kicked`` and ``lost``.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from poolhouse_control.errors import BadFrame, IgnoredFrame
@@ -39,6 +37,7 @@ from poolhouse_control.signaling.presence import (
     QueueFull,
     Taken,
 )
+from poolhouse_control.signaling.roster import Peer, Roster
 from poolhouse_control.signaling.tally import (
     ConnectOutcome,
     Direction,
@@ -69,19 +68,6 @@ CLOSE_REPLACED: Final = 4001
 """Another socket with the same token took the id over."""
 
 
-@dataclass(slots=True)
-class _Peer:
-    """A registered socket."""
-
-    socket: SocketId
-    peer_id: str
-    epoch: int
-    heard_at: float
-    bad_frames: int = 0
-    dismissed: bool = False
-    """Asked to go elsewhere. It may still speak; what is for it waits in the store."""
-
-
 class Hub:
     """Registration, relay, expiry and liveness for the sockets of one process."""
 
@@ -92,16 +78,14 @@ class Hub:
         self._key = key
         self._origins = origins
         self.tally = tally or Tally()
-        self._owners: dict[str, _Peer] = {}
-        # In the order of their last sign of life: a sweep looks at the quiet end only.
-        self._peers: OrderedDict[SocketId, _Peer] = OrderedDict()
+        self._roster = Roster()
         self._claims = Claims(limits.max_queued_per_peer)
         self._waits = Waits(limits.expire_after_s)
 
     @property
     def peer_count(self) -> int:
         """Registered ids."""
-        return len(self._owners)
+        return len(self._roster)
 
     @property
     def waiting_count(self) -> int:
@@ -110,19 +94,19 @@ class Hub:
 
     def peer_ids(self) -> list[str]:
         """Registered ids, oldest registration first."""
-        return list(self._owners)
+        return self._roster.ids()
 
     def is_registered(self, socket: SocketId) -> bool:
         """Tell whether the socket owns an id now."""
-        return socket in self._peers
+        return self._roster.at(socket) is not None
 
     def owned(self) -> list[Owned]:
         """Ids and epochs, to confirm with the store."""
-        return [(peer.peer_id, peer.epoch) for peer in self._owners.values()]
+        return self._roster.owned()
 
     def sockets(self) -> list[SocketId]:
         """Registered sockets that were not dismissed."""
-        return [peer.socket for peer in self._owners.values()]
+        return self._roster.sockets()
 
     # Opening (signaling, 2)
 
@@ -131,7 +115,7 @@ class Hub:
         fault = objection(params, key=self._key, origins=self._origins)
         if fault is not None:
             return self._refuse(socket, fault.outcome, fault.sentence)
-        if self.peer_count >= self._limits.max_peers and params.peer_id not in self._owners:
+        if self.peer_count >= self._limits.max_peers and params.peer_id not in self._roster:
             sentence = "Server has reached its concurrent user limit"
             return self._refuse(socket, ConnectOutcome.LIMIT, sentence, _CLOSE_FULL)
         claim = Claim(socket, params.peer_id, params.token)
@@ -153,7 +137,7 @@ class Hub:
                 commands = self._taken_meanwhile(claim, result)
             else:
                 owned = True
-                peer = _Peer(claim.socket, claim.peer_id, result.epoch, heard_at=now)
+                peer = Peer(claim.socket, claim.peer_id, result.epoch, heard_at=now)
                 commands = self._open(peer, result)
         elif settled.vanished:
             commands = []
@@ -166,7 +150,7 @@ class Hub:
 
     def _is_void(self, peer_id: str, epoch: int, void_to: int) -> bool:
         """Answers may come in another order than the store decided: the greatest epoch counts."""
-        owner = self._owners.get(peer_id)
+        owner = self._roster.owner(peer_id)
         return epoch <= void_to or (owner is not None and owner.epoch > epoch)
 
     def _hand_back(self, peer_id: str, claimed: Claimed) -> list[Command]:
@@ -177,16 +161,15 @@ class Hub:
         waiting = [self._pass_on(parcel) for parcel in claimed.waiting]
         return [Close(claim.socket, CLOSE_REPLACED), *waiting]
 
-    def _open(self, peer: _Peer, claimed: Claimed) -> list[Command]:
+    def _open(self, peer: Peer, claimed: Claimed) -> list[Command]:
         commands: list[Command] = []
-        former = self._owners.get(peer.peer_id)
+        former = self._roster.owner(peer.peer_id)
         if former is not None:
             self._forget(former, DisconnectReason.REPLACED)
             commands.append(Close(former.socket, CLOSE_REPLACED, DisconnectReason.REPLACED))
         if claimed.took_over is not None:
             self.tally.takeovers[claimed.took_over] += 1
-        self._owners[peer.peer_id] = peer
-        self._peers[peer.socket] = peer
+        self._roster.add(peer)
         self.tally.connects[ConnectOutcome.OPENED] += 1
         # OPEN comes first and also after a take-over, else the client never opens (2.2).
         commands.append(self._send(peer.socket, messages.OPEN_TEXT))
@@ -214,11 +197,10 @@ class Hub:
 
     def frame(self, socket: SocketId, data: str | bytes, now: float) -> Commands:
         """Act on a frame of a registered socket. Anything from another socket is dropped."""
-        peer = self._peers.get(socket)
+        peer = self._roster.at(socket)
         if peer is None:
             return ()
-        peer.heard_at = now
-        self._peers.move_to_end(socket)
+        self._roster.heard(peer, now)
         self.tally.message_bytes[Direction.IN] += messages.wire_size(data)
         try:
             message = messages.parse_frame(data)
@@ -232,21 +214,21 @@ class Hub:
             return ()
         return self._relay(peer, message)
 
-    def _bad_frame(self, peer: _Peer) -> Commands:
+    def _bad_frame(self, peer: Peer) -> Commands:
         self.tally.dropped_frames[DroppedFrame.BAD] += 1
         peer.bad_frames += 1
         if peer.bad_frames < self._limits.max_bad_frames:
             return ()
         return self._cut(peer, DisconnectReason.BAD_FRAMES, _CLOSE_POLICY)
 
-    def _relay(self, peer: _Peer, message: Relayable) -> Commands:
+    def _relay(self, peer: Peer, message: Relayable) -> Commands:
         dst = message.dst
         if not dst:
             if isinstance(message, Leave):  # signs off: the id is free and the socket ends (4.2)
                 return self._cut(peer, DisconnectReason.LEFT, _CLOSE_NORMAL)
             return self._drop(message.kind)
         text = messages.relay_text(message, src=peer.peer_id, dst=dst)
-        receiver = self._owners.get(dst)
+        receiver = self._roster.owner(dst)
         if receiver is not None:
             self.tally.messages[message.kind, RelayRoute.LOCAL] += 1
             return (self._send(receiver.socket, text),)
@@ -295,13 +277,13 @@ class Hub:
     def _found_here(self, parcel: Parcel) -> Commands:
         """It came while the store was asked; or it just went, and then the store must keep it."""
         self.tally.messages[parcel.kind, RelayRoute.LOCAL] += 1
-        if parcel.dst not in self._owners and self._claims.hold(parcel):
+        if parcel.dst not in self._roster and self._claims.hold(parcel):
             return ()
         return (self._pass_on(parcel),)
 
     def _pass_on(self, parcel: Parcel) -> Command:
         """Give a parcel to its receiver here, or send it on for the first time."""
-        receiver = self._owners.get(parcel.dst)
+        receiver = self._roster.owner(parcel.dst)
         return self._send(receiver.socket, parcel.text) if receiver else self._wait_for(parcel, 1)
 
     def _undelivered(self, parcel: Parcel) -> Commands:
@@ -331,7 +313,7 @@ class Hub:
 
     def _notice(self, absent: str, sender: str) -> Command:
         text = messages.expire_text(src=absent, dst=sender)
-        peer = self._owners.get(sender)
+        peer = self._roster.owner(sender)
         if peer is None:  # its parcel was sent on by this replica, or it moved since
             return self._wait_for(Parcel(RelayKind.EXPIRE, absent, sender, text))
         self.tally.expired += 1
@@ -341,7 +323,7 @@ class Hub:
 
     def arrived(self, parcel: Parcel, hop: int) -> Commands:
         """Take a parcel from another replica, which sent it on ``hop`` times before."""
-        receiver = self._owners.get(parcel.dst)
+        receiver = self._roster.owner(parcel.dst)
         if receiver is not None:
             self.tally.expired += parcel.kind is RelayKind.EXPIRE
             return (self._send(receiver.socket, parcel.text),)
@@ -353,19 +335,19 @@ class Hub:
     def kicked(self, peer_id: str, epoch: int) -> Commands:
         """Another replica took the id over from its claim ``epoch``. A newer one is not meant."""
         self._claims.void(peer_id, epoch)
-        peer = self._owners.get(peer_id)
+        peer = self._roster.owner(peer_id)
         return self._evict(peer) if peer is not None and peer.epoch <= epoch else ()
 
     def lost(self, owned: Iterable[Owned]) -> Commands:
         """Cut the sockets of claims that, says the store, are void."""
         commands: list[Command] = []
         for peer_id, epoch in owned:
-            peer = self._owners.get(peer_id)
+            peer = self._roster.owner(peer_id)
             if peer is not None and peer.epoch == epoch:
                 commands += self._evict(peer)
         return commands
 
-    def _evict(self, peer: _Peer) -> Commands:
+    def _evict(self, peer: Peer) -> Commands:
         """Cut a socket whose id is somebody else's: there is nothing to release."""
         self._forget(peer, DisconnectReason.LOST_ID)
         return (Close(peer.socket, CLOSE_REPLACED, DisconnectReason.LOST_ID),)
@@ -375,11 +357,10 @@ class Hub:
 
         What it says until it has answered the close is still relayed; what is for it waits.
         """
-        peer = self._peers.get(socket)
-        if peer is None or peer.dismissed:
+        peer = self._roster.at(socket)
+        if peer is None or peer.is_dismissed:
             return ()
-        peer.dismissed = True
-        del self._owners[peer.peer_id]
+        self._roster.dismiss(peer)
         release = Release(peer.peer_id, peer.epoch, hand_over=True)
         return release, Close(socket, CLOSE_RESTART, DisconnectReason.SHUTDOWN, hear_out=True)
 
@@ -390,8 +371,7 @@ class Hub:
         return [*self._cut_silent(now), *self._waits.due(now)]
 
     def _cut_silent(self, now: float) -> Iterable[Command]:
-        while self._peers:
-            peer = next(iter(self._peers.values()))
+        while (peer := self._roster.quietest()) is not None:
             if now - peer.heard_at < self._limits.alive_timeout_s:
                 return
             yield from self._cut(peer, DisconnectReason.SILENT, _CLOSE_POLICY)
@@ -399,26 +379,24 @@ class Hub:
     def overflowed(self, socket: SocketId) -> Commands:
         """Cut a socket whose client reads too slowly: what was to be sent is lost."""
         self.tally.outbox_dropped += 1
-        peer = self._peers.get(socket)
+        peer = self._roster.at(socket)
         return self._cut(peer, DisconnectReason.SLOW_READER, _CLOSE_FULL) if peer else ()
 
     def closed(self, socket: SocketId, reason: DisconnectReason) -> Commands:
         """Take notice that a socket ended. Others are never told: links outlive it (3.2)."""
         self._claims.vanish(socket)
-        peer = self._peers.get(socket)
+        peer = self._roster.at(socket)
         if peer is None:  # refused, replaced or cut before
             return ()
         return self._end(peer, reason)
 
-    def _cut(self, peer: _Peer, reason: DisconnectReason, code: int) -> Commands:
+    def _cut(self, peer: Peer, reason: DisconnectReason, code: int) -> Commands:
         return [*self._end(peer, reason), Close(peer.socket, code, reason)]
 
-    def _end(self, peer: _Peer, reason: DisconnectReason) -> Commands:
-        self._forget(peer, DisconnectReason.SHUTDOWN if peer.dismissed else reason)
-        return () if peer.dismissed else (Release(peer.peer_id, peer.epoch),)
+    def _end(self, peer: Peer, reason: DisconnectReason) -> Commands:
+        self._forget(peer, DisconnectReason.SHUTDOWN if peer.is_dismissed else reason)
+        return () if peer.is_dismissed else (Release(peer.peer_id, peer.epoch),)
 
-    def _forget(self, peer: _Peer, reason: DisconnectReason) -> None:
+    def _forget(self, peer: Peer, reason: DisconnectReason) -> None:
         self.tally.disconnects[reason] += 1
-        del self._peers[peer.socket]
-        if not peer.dismissed:
-            del self._owners[peer.peer_id]
+        self._roster.remove(peer)

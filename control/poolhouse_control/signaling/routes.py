@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from litestar import Request, Response, Router, WebSocket, get, route, websocket
 from litestar.enums import HttpMethod, MediaType
+from litestar.exceptions import NotFoundException
 
 from poolhouse_control.signaling.messages import parse_connect_params
 from poolhouse_control.signaling.origins import cors_headers
@@ -41,7 +42,10 @@ def make_router(
     limits = settings.limits
     hub = switchboard.hub
 
-    @get("/", sync_to_thread=False)
+    # HEAD for those who only look whether somebody is there.
+    @route(
+        "/", http_method=[HttpMethod.GET, HttpMethod.HEAD], status_code=200, sync_to_thread=False
+    )
     def card(request: Request[Any, Any, Any]) -> Response[Any]:
         if page.wants_page(request.headers.get("accept", "")):
             url = settings.public_url or str(request.base_url).rstrip("/") + settings.path
@@ -75,6 +79,10 @@ def make_router(
     def preflight() -> None:
         return
 
+    @route("/peerjs", http_method=[HttpMethod.GET, HttpMethod.POST], sync_to_thread=False)
+    def no_upgrade() -> None:
+        raise NotFoundException
+
     # The last part of a socket's address is "peerjs" whatever the key is.
     @websocket("/peerjs")
     async def socket(socket: WebSocket[Any, Any, Any]) -> None:
@@ -87,7 +95,9 @@ def make_router(
         await serve_socket(socket, switchboard, params, limits)
 
     return Router(
-        path=settings.path, route_handlers=[card, new_id, peers, preflight, socket], opt={}
+        path=settings.path,
+        route_handlers=[card, new_id, peers, preflight, no_upgrade, socket],
+        opt={},
     )
 
 
