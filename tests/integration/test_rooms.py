@@ -1,6 +1,7 @@
 """A room put together by hand: control, host, join and ask as separate commands."""
 
 import json
+import signal
 
 import pytest
 
@@ -87,3 +88,17 @@ def test_a_host_that_dies_ends_its_workers_with_a_reason(start):
     host.process.kill()
     assert worker.end(timeout_s=40) == 1
     assert "The host stopped responding; the room is over for this device." in worker.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_control_plane_that_ends_in_order_succeeds(number):
+    control = Program.start(
+        *("control", "--host", "127.0.0.1", "--port", "0", "--admin-port", "0", "--json")
+    )
+    try:
+        control.until_answering()
+        control.process.send_signal(number)
+        assert control.end(timeout_s=15) == 0
+        assert "Traceback" not in control.stderr
+    finally:
+        control.kill()

@@ -37,6 +37,5 @@ async def run_control(*, as_json: bool, **arguments: Any) -> int:
             await asyncio.shield(serving)
         except asyncio.CancelledError:
             ending.set()
-            await serving
-            raise
+            await serving  # a drain that ends in order is a success to systemd and Kubernetes
     return 0
