@@ -219,7 +219,7 @@ class AiortcPeer:
     def _local_description(self) -> str:
         sdp, _ = self.descriptions()
         if sdp is None or "a=candidate:" not in sdp:
-            raise RtcError("No local address was found to connect from.")
+            raise RtcError(self._ice.no_address_sentence())
         return sdp
 
     def descriptions(self) -> tuple[str | None, str | None]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from poolhouse_node.rtc.connection import ConnectionPort
+    from poolhouse_node.rtc.paths import PathKeeper
     from poolhouse_node.rtc.peer import Engine, IceSettings, Peer
     from poolhouse_node.rtc.signaling import SignalingClient
 
@@ -83,7 +84,8 @@ def _ignore(*_: Any) -> None:
 class PeerJsDialer:
     """Introductions through a PeerJS server. Satisfies :class:`Dialer`.
 
-    Takes an opened signaling client over: its callbacks, and its end in :meth:`close`.
+    Takes an opened signaling client over: its callbacks, and its end in :meth:`close`; and
+    what keeps ``ice`` fresh, if anything does.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class PeerJsDialer:
         engine: Engine,
         ice: IceSettings,
         *,
+        paths: PathKeeper | None = None,
         times: DialTimes | None = None,
         peers: Callable[[Engine, IceSettings], Peer] = make_peer,
     ) -> None:
@@ -101,6 +104,7 @@ class PeerJsDialer:
         """For associations made from now on; relays are refreshed by replacing it."""
         self._signaling = signaling
         self._engine: Engine = engine
+        self._paths = paths
         self._times = times or DialTimes()
         self._make_peer = peers
         self._opening: dict[tuple[str, str], Connection] = {}
@@ -108,6 +112,8 @@ class PeerJsDialer:
         self._abandoned = TaskSet()
         signaling.on_message = self._relayed
         signaling.on_state = self._signaling_changed
+        if paths is not None:
+            paths.keep_fresh(self._use)
 
     @property
     def peer_id(self) -> str:
@@ -133,6 +139,11 @@ class PeerJsDialer:
         self._opening.clear()
         await self._abandoned.finish(CLOSING_TIMEOUT_S)
         await self._signaling.close()
+        if self._paths is not None:
+            await self._paths.close()
+
+    def _use(self, ice: IceSettings) -> None:
+        self.ice = ice
 
     # Dialing.
 

@@ -145,6 +145,7 @@ class LibdatachannelPeer:
         self._blocking = threading.Lock()
         self._destroying: asyncio.Future[None] | None = None
         self._extras = load_extras(_native)
+        self._ice = ice
         self._native = self._make(ice)
         self._attach()
 
@@ -267,7 +268,7 @@ class LibdatachannelPeer:
             _log.info("association.gathering_cut: using the addresses found so far")
         sdp: str = self._usable().get_local_description() or ""
         if "a=candidate:" not in sdp:
-            raise RtcError("No local address was found to connect from.")
+            raise RtcError(self._ice.no_address_sentence())
         return sdp
 
     async def _in_executor(self, call: str, *args: str) -> None:

@@ -6,7 +6,7 @@ Everything above this file (connections, links, networks) knows associations onl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, Protocol, assert_never
 
 from poolhouse_node.wire.errors import ChannelRefused
@@ -69,8 +69,8 @@ class TurnServer:
     """A relay: ``turn:`` or ``turns:`` URL with its credentials."""
 
     url: str
-    username: str
-    credential: str
+    username: str = field(repr=False)
+    credential: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,12 @@ class IceSettings:
     """First and last local UDP port."""
     bind: str | None = None
     """Local address to use instead of those of all interfaces."""
+
+    def no_address_sentence(self) -> str:
+        """What to say when gathering found nothing to connect from."""
+        if self.relay_only:
+            return "The relay gave this device no address: check its own, and its password."
+        return "No local address was found to connect from."
 
 
 @dataclass(frozen=True, slots=True)

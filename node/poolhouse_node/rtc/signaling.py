@@ -114,6 +114,11 @@ class SignalingClient:
         self._keeper: asyncio.Task[None] | None = None
 
     @property
+    def token(self) -> str:
+        """Proves the registration to its server, and to nobody else."""
+        return self._token
+
+    @property
     def connected(self) -> bool:
         """New links can be made."""
         return self._socket is not None
