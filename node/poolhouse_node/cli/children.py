@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from poolhouse_node.cli.failures import CommandFailed
+from poolhouse_node.cli.options import PATH_VARIABLES
 from poolhouse_node.cli.running import PARENT_FD
 from poolhouse_node.cli.state import STATE
 
@@ -93,7 +94,7 @@ class Children:
                 pass_fds=(self._reading,),
                 start_new_session=True,
                 env={
-                    **os.environ,
+                    **_own_environment(),
                     STATE: self._folder.name,
                     **(environ or {}),
                     PARENT_FD: str(self._reading),
@@ -112,6 +113,11 @@ class Children:
         finally:
             for wait in waits:
                 wait.cancel()
+
+
+def _own_environment() -> dict[str, str]:
+    """This process's, without what is said about paths between networks: there is one machine."""
+    return {name: value for name, value in os.environ.items() if name not in PATH_VARIABLES}
 
 
 async def _end(child: Child) -> None:

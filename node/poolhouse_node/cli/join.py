@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
     from poolhouse_node.device.joined import JoinedDevice
+    from poolhouse_node.rtc.ice import PathSettings
     from poolhouse_node.rtc.peer import Engine
     from poolhouse_node.wire.codes import Invite
 
@@ -48,13 +49,15 @@ class JoinOptions:
     pledge_gb: float | None = None
     device: str = "auto"
     threads: int | None = None
+    paths: PathSettings | None = None
     trust_unverified: bool = False
 
     def place(self, invite: Invite) -> Place:
         """Where to look for the room: as said, else where the link says, else on this machine."""
         origin = ORIGIN.match(self.room.strip())
         said = self.signal or invite.signal or (origin[0] if origin else DEFAULT_SIGNAL)
-        return Place([part.strip() for part in said.split(",") if part.strip()], self.engine)
+        # A link that somebody sent may name any server: none of those gets the API token.
+        return Place.read(said, self.engine, self.paths, self.environment if self.signal else None)
 
     def secrets(self, invite: Invite, name: str) -> Secrets:
         """What this device can prove: the link's key, and the pass it was given before."""

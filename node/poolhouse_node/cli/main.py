@@ -12,6 +12,7 @@ import typer
 from poolhouse_node import __version__
 from poolhouse_node.cli import options as opt
 from poolhouse_node.cli.bench.commands import bench_app
+from poolhouse_node.cli.models_app import models_app
 from poolhouse_node.cli.room_app import room_app
 from poolhouse_node.cli.running import run
 from poolhouse_node.cli.turn.commands import turn_app
@@ -19,7 +20,7 @@ from poolhouse_node.cli.turn.commands import turn_app
 if TYPE_CHECKING:
     from poolhouse_node.cli.host import HostOptions
     from poolhouse_node.cli.join import JoinOptions
-    from poolhouse_node.cli.rooms import Place
+    from poolhouse_node.rtc.ice import PathSettings
 
 __all__ = ["app"]
 
@@ -31,7 +32,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-models_app = typer.Typer(help="The catalogue and the models on this machine.", no_args_is_help=True)
 app.add_typer(room_app, name="room", rich_help_panel="Rooms")
 app.add_typer(models_app, name="models")
 app.add_typer(bench_app, name="bench")
@@ -170,6 +170,11 @@ def host(
     seed: opt.Seed = None,
     context_size: opt.ContextSize = None,
     rtc: opt.EngineChoice = "libdatachannel",
+    stun: opt.Stun = None,
+    ice: opt.IceFile = None,
+    relay_only: opt.RelayOnly = False,
+    udp_ports: opt.UdpPorts = None,
+    bind: opt.Bind = None,
     device: opt.DeviceName = "auto",
     threads: opt.Threads = None,
 ) -> None:
@@ -181,6 +186,7 @@ def host(
             _host_options(
                 signal=signal,
                 rtc=rtc,
+                paths=_paths(rtc, stun, ice, udp_ports, bind, relay_only=relay_only),
                 model=model,
                 split=split,
                 temperature=temperature,
@@ -210,6 +216,11 @@ def join(
     trust_unverified: opt.TrustUnverified = False,
     pledge: opt.Pledge = None,
     rtc: opt.EngineChoice = "libdatachannel",
+    stun: opt.Stun = None,
+    ice: opt.IceFile = None,
+    relay_only: opt.RelayOnly = False,
+    udp_ports: opt.UdpPorts = None,
+    bind: opt.Bind = None,
     device: opt.DeviceName = "auto",
     threads: opt.Threads = None,
 ) -> None:
@@ -221,6 +232,7 @@ def join(
         signal,
         rtc,
         name,
+        paths=_paths(rtc, stun, ice, udp_ports, bind, relay_only=relay_only),
         trust=trust_unverified,
         pledge_gb=pledge,
         device=device,
@@ -237,6 +249,11 @@ def ask(
     name: opt.Name = None,
     trust_unverified: opt.TrustUnverified = False,
     rtc: opt.EngineChoice = "libdatachannel",
+    stun: opt.Stun = None,
+    ice: opt.IceFile = None,
+    relay_only: opt.RelayOnly = False,
+    udp_ports: opt.UdpPorts = None,
+    bind: opt.Bind = None,
     as_json: opt.Json = False,
 ) -> None:
     """Ask a room, once or in a chat, without holding layers."""
@@ -245,7 +262,8 @@ def ask(
     if as_json and text is None:
         raise typer.BadParameter("--json needs a question")
     _check_question(text)
-    options = _join_options(room, signal, rtc, name, trust=trust_unverified)
+    paths = _paths(rtc, stun, ice, udp_ports, bind, relay_only=relay_only)
+    options = _join_options(room, signal, rtc, name, paths=paths, trust=trust_unverified)
     run(ask_room(options, text, as_json=as_json))
 
 
@@ -296,45 +314,6 @@ def control(
     )
 
 
-# ---- models -------------------------------------------------------------------------------------
-
-
-@models_app.command("list")
-def models_list(as_json: opt.Json = False) -> None:
-    """The catalogue, and which of it is on this machine."""
-    from poolhouse_node.cli.pulling import list_models
-    from poolhouse_node.cli.view import TerminalView
-
-    raise typer.Exit(list_models(TerminalView(), as_json=as_json))
-
-
-@models_app.command("pull")
-def models_pull(
-    model: Annotated[str, typer.Argument(help="Catalogue key, file or URL.")],
-    quiet_if_present: Annotated[bool, typer.Option(hidden=True)] = False,
-) -> None:
-    """Fetch a model, check it, keep it. An interrupted download goes on where it was."""
-    from poolhouse_node.cli.pulling import pull_model
-    from poolhouse_node.cli.view import TerminalView
-
-    run(pull_model(model, TerminalView(), quiet_if_present=quiet_if_present))
-
-
-@models_app.command("show")
-def models_show(
-    model: Annotated[str, typer.Argument(help="Catalogue key, file or URL.")],
-    as_json: opt.Json = False,
-) -> None:
-    """What is known about a model."""
-    from poolhouse_node.cli.pulling import show_model
-    from poolhouse_node.cli.view import TerminalView
-
-    async def show() -> int:
-        return show_model(model, TerminalView(), as_json=as_json)
-
-    run(show())
-
-
 # ---- this machine -------------------------------------------------------------------------------
 
 
@@ -351,26 +330,38 @@ def _check_question(text: str | None) -> None:
         raise typer.BadParameter("the question is empty")
 
 
-def _place(signal: str, rtc: opt.EngineName) -> Place:
-    from poolhouse_node.cli.rooms import Place
+def _paths(
+    engine: opt.EngineName,
+    stun: list[str] | None,
+    ice: Path | None,
+    udp_ports: str | None,
+    bind: str | None,
+    *,
+    relay_only: bool,
+) -> PathSettings:
+    from poolhouse_node.cli.paths import read_paths
 
-    return Place([part.strip() for part in signal.split(",") if part.strip()], rtc)
+    return read_paths(
+        stun=stun, ice=ice, relay_only=relay_only, udp_ports=udp_ports, bind=bind, engine=engine
+    )
 
 
 def _host_options(
     *,
     signal: str,
     rtc: opt.EngineName,
+    paths: PathSettings | None = None,
     split: str | None,
     temperature: float,
     top_k: int,
     **said: Any,
 ) -> HostOptions:
     from poolhouse_node.cli.host import HostOptions
+    from poolhouse_node.cli.rooms import Place
     from poolhouse_node.generate.sampler import Sampling
 
     return HostOptions(
-        place=_place(signal, rtc),
+        place=Place.read(signal, rtc, paths, os.environ),
         sampling=Sampling(temperature, top_k),
         split=opt.parse_split(split),
         **said,
@@ -383,6 +374,7 @@ def _join_options(
     rtc: opt.EngineName,
     name: str | None,
     *,
+    paths: PathSettings,
     trust: bool,
     pledge_gb: float | None = None,
     device: str = "auto",
@@ -391,5 +383,14 @@ def _join_options(
     from poolhouse_node.cli.join import JoinOptions
 
     return JoinOptions(
-        room, signal, rtc, os.environ, name, pledge_gb, device, threads, trust_unverified=trust
+        room,
+        signal,
+        rtc,
+        os.environ,
+        name,
+        pledge_gb,
+        device,
+        threads,
+        paths=paths,
+        trust_unverified=trust,
     )

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 __all__ = [
+    "PATH_VARIABLES",
+    "Bind",
     "Code",
     "ContextSize",
     "DeviceName",
     "EngineChoice",
     "HostedRoom",
+    "IceFile",
     "Json",
     "MaxTokens",
     "Model",
     "Name",
     "Pledge",
+    "RelayOnly",
     "Room",
     "RoomSignal",
     "Seed",
     "Signal",
     "Split",
+    "Stun",
     "System",
     "Temperature",
     "Threads",
     "TopK",
     "TrustUnverified",
+    "UdpPorts",
     "WaitingDevice",
     "parse_split",
 ]
@@ -37,6 +44,15 @@ DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_SIGNAL = "localhost:8080"
 DEFAULT_MAX_TOKENS = 400
 """A normal answer (generation, section 12)."""
+
+PATH_VARIABLES = (
+    "POOLHOUSE_STUN",
+    "POOLHOUSE_ICE",
+    "POOLHOUSE_RELAY_ONLY",
+    "POOLHOUSE_UDP_PORTS",
+    "POOLHOUSE_BIND",
+)
+"""Of the options about paths between networks, below."""
 
 Signal = Annotated[
     str,
@@ -109,6 +125,48 @@ Threads = Annotated[
     int | None,
     typer.Option(
         min=1, help="CPU threads. Default: this machine's free cores.", envvar="POOLHOUSE_THREADS"
+    ),
+]
+Stun = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--stun",
+        metavar="URL",
+        help="STUN server instead of the public ones, stun:HOST:PORT; repeatable. "
+        "`none` asks no STUN server at all.",
+        envvar="POOLHOUSE_STUN",
+    ),
+]
+IceFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--ice",
+        metavar="FILE",
+        help="JSON list of ICE servers, with their credentials. A relay in it is used instead of "
+        "the control plane's.",
+        envvar="POOLHOUSE_ICE",
+    ),
+]
+RelayOnly = Annotated[
+    bool,
+    typer.Option(
+        "--relay-only", help="Offer paths through a relay only.", envvar="POOLHOUSE_RELAY_ONLY"
+    ),
+]
+UdpPorts = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A-B",
+        help="Local UDP ports to use; each link takes four.",
+        envvar="POOLHOUSE_UDP_PORTS",
+    ),
+]
+Bind = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Use this local address only. Default: those of all interfaces.",
+        envvar="POOLHOUSE_BIND",
     ),
 ]
 Code = Annotated[

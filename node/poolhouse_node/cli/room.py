@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from poolhouse_node.device.host import Host
 
-__all__ = ["HostCommands", "find_room", "forget_room", "tell_host"]
+__all__ = ["HostCommands", "describe_path", "find_room", "forget_room", "tell_host"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,19 @@ def _device_line(device: Mapping[str, Any]) -> str:
     if device["rtt_ms"] is not None:
         words.append(f"{device['rtt_ms']:.1f} ms")
     if device["transport"]:
-        words.append(device["transport"])
+        words.append(describe_path(device["transport"]))
     if device["heard_s"] is not None:
         words.append(f"heard {device['heard_s']:.1f} s ago")
     return ", ".join(words)
+
+
+def describe_path(transport: str) -> str:
+    """A link's transport, with the path it takes in words; unknown before one is selected."""
+    _, _, ends = transport.partition(" ")
+    if not ends:
+        return f"path not known yet ({transport})"
+    path = "through a relay" if "relay" in ends.split("/") else "direct"
+    return f"{path} ({transport})"
 
 
 def find_room(code: str | None, environment: Mapping[str, str]) -> RoomState:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from poolhouse_node.cli.failures import CommandFailed
@@ -13,7 +13,9 @@ from poolhouse_node.device.compute import ComputeThread
 from poolhouse_node.device.device import Identity
 from poolhouse_node.device.host import Host, HostSettings
 from poolhouse_node.device.joined import JoinedDevice
+from poolhouse_node.rtc.ice import PathSettings
 from poolhouse_node.rtc.open import open_network, parse_servers
+from poolhouse_node.rtc.relays import Relays
 from poolhouse_node.rtc.signaling import SignalingError
 from poolhouse_node.wire.codes import (
     format_code,
@@ -25,7 +27,7 @@ from poolhouse_node.wire.codes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from poolhouse_node.cli.loading import EngineLoader
     from poolhouse_node.device.entrance import Secrets
@@ -40,6 +42,7 @@ __all__ = ["ROOM", "Place", "make_host", "make_invite", "make_joined", "open_roo
 
 ROOM = "POOLHOUSE_ROOM"
 """Carries an invite link to a command: what is in the environment is not seen in a process list."""
+API_TOKEN = "POOLHOUSE_API_TOKEN"  # noqa: S105 - its name
 CODES_TO_TRY = 5
 
 
@@ -49,6 +52,32 @@ class Place:
 
     servers: Sequence[str]
     engine: Engine
+    paths: PathSettings = field(default_factory=PathSettings)
+    relays: Relays = field(default_factory=Relays)
+    """What was lent to this process, for later joins too."""
+
+    @classmethod
+    def read(
+        cls,
+        signal: str,
+        engine: Engine,
+        paths: PathSettings | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Place:
+        """Servers as a person lists them.
+
+        With ``environment`` the API token there, if any, is shown to the server that is used:
+        give it only where the person chose the servers.
+        """
+        servers = [part.strip() for part in signal.split(",") if part.strip()]
+        token = (environment or {}).get(API_TOKEN, "").strip() or None
+        return cls(servers, engine, replace(paths or PathSettings(), api_token=token))
+
+    async def open(self, peer_id: str | None = None) -> Network:
+        """A network here. Raises :class:`~poolhouse_node.rtc.peer.RtcError`."""
+        return await open_network(
+            self.servers, peer_id, engine=self.engine, paths=self.paths, relays=self.relays
+        )
 
 
 def read_invite(text: str) -> Invite:
@@ -77,7 +106,7 @@ async def open_room(place: Place, code: str | None) -> tuple[Network, str]:
     for _ in range(CODES_TO_TRY):
         chosen = parse_code(code) or make_code(secrets.token_bytes)
         try:
-            network = await open_network(place.servers, host_peer_id(chosen), engine=place.engine)
+            network = await place.open(host_peer_id(chosen))
         except SignalingError as error:
             if error.kind != "id-taken":
                 raise
@@ -132,7 +161,7 @@ async def make_joined(
     trust_unverified: bool,
 ) -> JoinedDevice:
     """A device for somebody's room; without a pledge it only asks."""
-    network = await open_network(place.servers, engine=place.engine)
+    network = await place.open()
     return JoinedDevice(
         network,
         Identity(name, device_meta(pledge_gb=pledge_gb)),

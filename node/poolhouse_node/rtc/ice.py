@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from poolhouse_node.room.relays import asks_default_relay
@@ -36,7 +36,7 @@ class PathSettings:
     """First and last local UDP port; every association takes one."""
     bind: str | None = None
     """Local address to use instead of those of all interfaces."""
-    api_token: str | None = None
+    api_token: str | None = field(default=None, repr=False)
     """For a control plane that lends relays to holders of one. Set it only where the person
     chose the control plane: a link that somebody sent could name any."""
 
