@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from contextlib import asynccontextmanager
 from itertools import product
@@ -151,3 +152,52 @@ async def test_a_relay_whose_certificate_is_not_trusted_gets_nothing(relay, monk
             await guest.dial(HOST, timeout_s=2)
         await guest.close()
     assert "its certificate is not trusted" in caplog.text
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_a_relay_that_the_control_plane_lends_makes_a_link(relay, engine, monkeypatch):
+    """All addresses are lent; each engine takes those that it can use."""
+    monkeypatch.setattr(PathSettings, "asks_at", lambda self, server: True)  # not on loopback
+    lends = {"TURN_SECRET": OLD_SECRET, "TURN_URLS": ",".join(relay.urls)}
+    paths = PathSettings(relay_only=True)
+    async with (
+        running_control(lends) as control,
+        linked(control, paths, paths, engine, engine) as ((link, _), (other, _)),
+    ):
+        assert "relay" in link.transport
+        assert "relay" in other.transport
+    streams = relay.log.count(b"tcp or tls connected to") - LOOKED
+    assert streams == (0 if engine == "aiortc" else 2), "TLS beside UDP, by libdatachannel"
+
+
+@pytest.fixture
+def silent_url():
+    """A relay's address where UDP goes in and nothing comes back, as behind many firewalls."""
+    with socket.socket(type=socket.SOCK_DGRAM) as hole:
+        hole.bind(("127.0.0.1", 0))
+        yield f"turn:127.0.0.1:{hole.getsockname()[1]}"
+
+
+async def test_a_network_that_blocks_udp_gets_through_over_tls(relay, silent_url):
+    over_tls = behind(relay.urls[2])
+    silent = TurnServer(silent_url, over_tls.turn[0].username, over_tls.turn[0].credential)
+    paths = PathSettings(turn=(silent, *over_tls.turn), relay_only=True)
+    started_at = time.monotonic()
+    async with (
+        running_control() as control,
+        linked(control, paths, paths, *ENGINES[:1] * 2) as ((link, _), _),
+    ):
+        assert "relay" in link.transport
+        assert time.monotonic() - started_at < 14, "a dial that takes 15 s is given up"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_a_relay_that_is_down_keeps_nobody_from_a_direct_path(silent_url, engine):
+    paths = PathSettings(turn=(TurnServer(silent_url, "u", "c"),), bind="127.0.0.1")
+    started_at = time.monotonic()
+    async with (
+        running_control() as control,
+        linked(control, paths, paths, engine, engine) as ((link, _), _),
+    ):
+        assert "relay" not in link.transport
+        assert time.monotonic() - started_at < 14, "a dial that takes 15 s is given up"

@@ -9,6 +9,7 @@ never touched again: channels and peer forget their native object before it goes
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from functools import partial
@@ -17,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Final
 from aiolibdatachannel import IceServer, _core, _native  # type: ignore[attr-defined]  # extension
 from aiolibdatachannel.exceptions import RTCError
 
+from poolhouse_node.rtc.gathering import is_gathered_enough
 from poolhouse_node.rtc.handover import Handover
 from poolhouse_node.rtc.libdatachannel_extras import load_extras
 from poolhouse_node.rtc.peer import (
     CLOSING_TIMEOUT_S,
-    GATHERING_TIMEOUT_S,
     MAX_WAITING_MESSAGES,
     ChannelClosed,
     MessageRefused,
@@ -49,6 +50,7 @@ _ICE_STATES: Final[tuple[IceState, ...]] = (
     "new", "checking", "connected", "completed", "failed", "disconnected", "closed",
 )  # fmt: skip
 _GATHERED = 2
+_GATHERING_LOOK_S = 0.25
 _MAX_CHANNELS = 8
 """Channels of one association; a peer that announces more gets them closed."""
 
@@ -261,15 +263,24 @@ class LibdatachannelPeer:
             self._usable().set_local_description(kind)
         except RTCError as error:
             raise RtcError(f"libdatachannel made no {kind}: {error}.") from error
-        try:
-            async with asyncio.timeout(GATHERING_TIMEOUT_S):
-                await self._gathered.wait()
-        except TimeoutError:
-            _log.info("association.gathering_cut: using the addresses found so far")
-        sdp: str = self._usable().get_local_description() or ""
+        sdp = await self._until_gathered()
         if "a=candidate:" not in sdp:
             raise RtcError(self._ice.no_address_sentence())
         return sdp
+
+    async def _until_gathered(self) -> str:
+        """The local description, with all addresses or with those that come in time."""
+        started_at = self._loop.time()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_GATHERING_LOOK_S):
+                    await self._gathered.wait()
+            sdp: str = self._usable().get_local_description() or ""
+            if self._gathered.is_set():
+                return sdp
+            if is_gathered_enough(sdp, self._loop.time() - started_at, self._ice):
+                _log.info("association.gathering_cut: using the addresses found so far")
+                return sdp
 
     async def _in_executor(self, call: str, *args: str) -> None:
         native = self._usable()
