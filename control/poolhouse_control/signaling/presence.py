@@ -20,7 +20,7 @@ from poolhouse_control.signaling.messages import wire_size
 from poolhouse_control.signaling.tally import RelayKind, TakeoverKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractAsyncContextManager
 
 __all__ = [
@@ -158,6 +158,15 @@ class Presence(Protocol):
 
         ``hop`` is 0 for a parcel from a socket of ours, and one more than it came with for one
         that arrived from another replica. Above 1 it is not sent on again: it waits.
+        """
+        ...
+
+    def post(self, parcel: Parcel, answered: Callable[[RouteResult | None], None]) -> bool:
+        """Send a parcel to where its receiver was found last, without a task that waits for it.
+
+        False: nobody knows where, use ``route``. Else ``answered`` is called later: with what
+        became of it, or with None when the receiver's replica is not there and ``route`` has to
+        be used after all.
         """
         ...
 

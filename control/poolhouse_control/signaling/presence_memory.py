@@ -20,7 +20,7 @@ from poolhouse_control.signaling.presence import (
 from poolhouse_control.signaling.tally import TakeoverKind
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     from poolhouse_control.signaling.limits import Limits
     from poolhouse_control.signaling.presence import Local, Owned
@@ -95,6 +95,10 @@ class MemoryPresence:
         queue.parcels[ticket] = parcel
         self._count(queue, 1, parcel.size_bytes)
         return Queued(ticket=ticket, queue=queue.number, waited_s=now - queue.opened_at)
+
+    def post(self, parcel: Parcel, answered: Callable[[RouteResult | None], None]) -> bool:
+        """There is no other process to post to."""
+        return False
 
     async def touch(self, owned: Iterable[Owned]) -> list[Owned]:
         """Return the ids whose epoch is not the owner's."""

@@ -210,6 +210,24 @@ class RedisPresence:
         except StoreAway:
             return Away()
 
+    def post(self, parcel: Parcel, answered: Callable[[RouteResult | None], None]) -> bool:
+        """Send a parcel to where its receiver was found last, if that is known."""
+        place = self._places.get(parcel.dst, self._clock())
+        if not place:
+            return False
+
+        def carried(listened: bool | None) -> None:
+            if listened is None:
+                answered(Away())
+            elif listened:
+                answered(Forwarded())
+            else:
+                self._places.drop(parcel.dst)
+                answered(None)
+
+        self._mail.post(place, Sent.of(parcel), carried)
+        return True
+
     async def _route(self, parcel: Parcel, *, may_wait: bool, hop: int) -> RouteResult:
         # A parcel that came from another replica is not here, whatever the store says.
         unreachable = self.replica if hop else ""

@@ -67,8 +67,8 @@ class Probe(msgspec.Struct, frozen=True, array_like=True, tag="p"):
 
 
 type Item = Sent | Kick | Probe
-type _Answer = asyncio.Future[bool | None]
-"""Whether somebody listened; None when the store did not say."""
+type _Answer = Callable[[bool | None], None]
+"""Is told whether somebody listened; None when the store did not say."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_list = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
@@ -111,13 +111,25 @@ class Mail:
         Raises:
             StoreAway: the store did not answer. The item may have arrived.
         """
-        answer: _Answer = asyncio.get_running_loop().create_future()
-        self._outgoing.setdefault(replica, []).append((item, answer))
-        self._something_to_send.set()
+        answer: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
+
+        def answered(listened: bool | None) -> None:
+            if not answer.done():  # else its sender was cancelled
+                answer.set_result(listened)
+
+        self.post(replica, item, answered)
         listened = await answer
         if listened is None:
             raise StoreAway("The store did not take a message.")
         return listened
+
+    def post(self, replica: str, item: Item, answered: Callable[[bool | None], None]) -> None:
+        """Send to a replica; ``answered`` is told later whether it was listening.
+
+        It is told None where ``send`` raises. It must not raise.
+        """
+        self._outgoing.setdefault(replica, []).append((item, answered))
+        self._something_to_send.set()
 
     async def until_listening(self, patience_s: float) -> None:
         """Wait until the own channel is subscribed.
@@ -146,9 +158,8 @@ class Mail:
         listened: bool | None = None
         with contextlib.suppress(StoreAway):
             listened = await self._store.publish(self._channel(replica), payload) > 0
-        for _, answer in part:
-            if not answer.done():  # else its sender was cancelled
-                answer.set_result(listened)
+        for _, answered in part:
+            answered(listened)
 
     async def run_receiver(self, deliver: Callable[[Item], Awaitable[None]]) -> None:
         """Listen, and listen again after each break; ends after ``finish``."""
@@ -223,9 +234,7 @@ class Mail:
         if self._subscription is None:
             receiver.cancel()
             return
-        with contextlib.suppress(RedisError, OSError, TimeoutError):
-            async with asyncio.timeout(_FAREWELL_S):
-                await self._subscription.finish()
+        self._subscription.finish()
         await asyncio.wait({receiver}, timeout=_FAREWELL_S)
         receiver.cancel()
 

@@ -24,6 +24,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from poolhouse_control.errors import StoreAway
 from poolhouse_control.signaling.breaker import Breaker
+from poolhouse_control.signaling.redis_link import Link
 from poolhouse_control.signaling.store_tally import StoreFault, StoreOp, StoreTally
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class RedisStore:
         # redis-py's pools raise when they are empty; here one waits.
         self._connections = asyncio.Semaphore(_MAX_CONNECTIONS)
         self._client: Any = None
+        self._publisher: Link | None = None
+        self._publishing = asyncio.Lock()
 
     @property
     def client(self) -> Redis | RedisCluster:
@@ -129,9 +132,11 @@ class RedisStore:
         Raises:
             StoreAway: as ``script``.
         """
-        # PUBLISH in a cluster goes to every node and counts the listeners of one.
-        verb = "SPUBLISH" if self._is_cluster else "PUBLISH"
-        return int(await self.run(StoreOp.PUBLISH, verb, channel, payload))
+        if self._is_cluster:
+            # PUBLISH in a cluster goes to every node and counts the listeners of one. Which node
+            # has the channel, and where it moved, only redis-py knows.
+            return int(await self.run(StoreOp.PUBLISH, "SPUBLISH", channel, payload))
+        return int(await self._ask(StoreOp.PUBLISH, lambda: self._publish(channel, payload)))
 
     async def run_id(self) -> str:
         """Name this life of the server; empty where it may not be asked.
@@ -172,6 +177,8 @@ class RedisStore:
 
     async def close(self) -> None:
         """End all connections."""
+        if self._publisher is not None:
+            await self._publisher.close()
         if self._client is not None:
             with contextlib.suppress(RedisError, OSError):
                 await self._client.aclose()
@@ -197,6 +204,21 @@ class RedisStore:
         if failed is not None:
             raise failed
         return results
+
+    async def _publish(self, channel: str, payload: bytes) -> Any:
+        async with self._publishing:
+            link = self._publisher
+            if link is None or link.is_lost:
+                if link is not None:
+                    await link.close()
+                link = self._publisher = await Link.open(self._raw.connection_pool)
+            try:
+                link.write("PUBLISH", channel, payload)
+                return await link.read()
+            except asyncio.CancelledError:
+                # Its deadline: the answer may still come, and must not be taken for the next one.
+                await link.close()
+                raise
 
     async def _ask(self, op: StoreOp, call: Callable[[], Awaitable[Any]]) -> Any:
         async with self._connections:
@@ -231,35 +253,37 @@ class Subscription:
     def __init__(self, client: Redis, channel: str, *, sharded: bool) -> None:
         self._client = client
         self._channel = channel
-        self._sharded = sharded
-        self._pubsub: Any = client.pubsub()
+        self._prefix = "S" if sharded else ""
+        self._link: Link | None = None
 
     async def open(self) -> None:
         """Connect and subscribe; returns when the server has confirmed."""
         async with asyncio.timeout(COMMAND_DEADLINE_S):
-            subscribe = self._pubsub.ssubscribe if self._sharded else self._pubsub.subscribe
-            await subscribe(self._channel)
-            await self._pubsub.parse_response(block=True)
+            self._link = await Link.open(self._client.connection_pool)
+            self._link.write(f"{self._prefix}SUBSCRIBE", self._channel)
+            await self._link.read()
 
     async def next(self) -> bytes | None:
         """Wait for a message; None once the server has confirmed that there will be no more."""
+        assert self._link is not None, "open it first"
         while True:
-            kind, _, payload = await self._pubsub.parse_response(block=True)
+            kind, _, payload = await self._link.read()
             if kind in (b"message", b"smessage"):
                 data: bytes = payload
                 return data
             if kind in (b"unsubscribe", b"sunsubscribe"):
                 return None
 
-    async def finish(self) -> None:
+    def finish(self) -> None:
         """Ask for the end: everything published before still comes, then ``next`` gives None."""
-        end = self._pubsub.sunsubscribe if self._sharded else self._pubsub.unsubscribe
-        await end(self._channel)
+        if self._link is not None:
+            self._link.write(f"{self._prefix}UNSUBSCRIBE", self._channel)
 
     async def close(self) -> None:
         """Break the connection; whoever waits in ``next`` hears of it."""
         with contextlib.suppress(RedisError, OSError):
-            await self._pubsub.aclose()
+            if self._link is not None:
+                await self._link.close()
             await self._client.aclose()
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from poolhouse_control.signaling.outbox import Outbox
+from poolhouse_control.signaling.switchboard import Posted
 from poolhouse_control.signaling.tally import DisconnectReason
-from poolhouse_control.signaling.transport import wire_of
+from poolhouse_control.signaling.transport import Heard, wire_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from poolhouse_control.signaling.limits import Limits
     from poolhouse_control.signaling.messages import ConnectParams
     from poolhouse_control.signaling.switchboard import Switchboard
+    from poolhouse_control.signaling.transport import SignalingProtocol
 
 __all__ = ["serve_socket"]
 
@@ -36,7 +39,7 @@ async def serve_socket(
     outbox = Outbox(limits, wire)
     socket = switchboard.attach(outbox)
     reason = DisconnectReason.PEER
-    reader = _Reader(switchboard, socket)
+    reader = _Reader(switchboard, socket, wire)
     try:
         await switchboard.connect(socket, params)
         wire.listen(reader.hear, outbox.drain)
@@ -54,31 +57,60 @@ async def serve_socket(
 class _Reader:
     """Hears a socket's messages one after another.
 
-    Most are done with at once. One that a store must be asked about holds up those behind it
-    until the handler has caught up: that keeps the order between a pair of peers.
+    Most are done with at once. One that was posted to another replica holds up those behind it
+    until that replica has it, and one that a store must be asked about until the handler has
+    caught up: that keeps the order between a pair of peers.
     """
 
-    __slots__ = ("_left", "_socket", "_switchboard")
+    __slots__ = ("_arrival", "_dropped", "_left", "_posted", "_socket", "_switchboard", "_wire")
 
-    def __init__(self, switchboard: Switchboard, socket: SocketId) -> None:
+    def __init__(self, switchboard: Switchboard, socket: SocketId, wire: SignalingProtocol) -> None:
         self._switchboard = switchboard
         self._socket = socket
+        self._wire = wire
         self._left: Coroutine[Any, Any, None] | None = None
+        self._posted = False
+        self._arrival: asyncio.Future[None] | None = None
+        """Set while the handler itself waits for what was posted."""
+        self._dropped = False
 
-    def hear(self, data: str | bytes) -> bool:
-        """Act on a message. False: the next one has to wait for ``catch_up``."""
-        self._left = self._switchboard.frame(self._socket, data)
-        return self._left is None
+    def hear(self, data: str | bytes) -> Heard:
+        """Act on a message."""
+        left = self._switchboard.frame(self._socket, data, self._arrived)
+        if left is None:
+            return Heard.DONE
+        if isinstance(left, Posted):
+            self._posted = True
+            return Heard.UNDER_WAY
+        self._left = left
+        return Heard.LEFT
+
+    def _arrived(self, left: Coroutine[Any, Any, None] | None) -> None:
+        """Hear what became of what was posted."""
+        self._posted, self._left = False, left
+        if self._dropped:
+            self.drop()
+        elif self._arrival is not None:
+            self._arrival.set_result(None)
+        elif left is None:
+            self._wire.go_on()
+        else:
+            self._wire.wake()
 
     async def catch_up(self) -> bool:
-        """Finish the message that was left. False if none was."""
+        """Finish the message that was posted or left. False if none was."""
+        was_posted = self._posted
+        if was_posted:
+            self._arrival = asyncio.get_running_loop().create_future()
+            await self._arrival
+            self._arrival = None
         left, self._left = self._left, None
-        if left is None:
-            return False
-        await left
-        return True
+        if left is not None:
+            await left
+        return was_posted or left is not None
 
     def drop(self) -> None:
         """Leave it unfinished."""
+        self._dropped = True
         if self._left is not None:
             self._left.close()

@@ -8,6 +8,7 @@ import random
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from poolhouse_control.ops.logs import short_id
@@ -33,13 +34,21 @@ if TYPE_CHECKING:
     from poolhouse_control.signaling.hub import Hub
     from poolhouse_control.signaling.messages import ConnectParams
     from poolhouse_control.signaling.outbox import Outbox
-    from poolhouse_control.signaling.presence import Owned, Parcel, Presence
+    from poolhouse_control.signaling.presence import Owned, Parcel, Presence, RouteResult
     from poolhouse_control.signaling.turnstile import Turnstile
 
-__all__ = ["Switchboard"]
+__all__ = ["Posted", "Switchboard"]
+
+type Arrived = Callable[[Coroutine[Any, Any, None] | None], None]
 
 _DISMISSALS_PER_S = 20
 """How often a drain closes some sockets: seldom enough to cost nothing, often enough to spread."""
+
+
+class Posted(Enum):
+    """Says of a frame that it is on its way to another replica."""
+
+    POSTED = auto()
 
 
 @dataclass(slots=True)
@@ -127,11 +136,15 @@ class Switchboard:
         event = "socket.opened" if self.hub.is_registered(socket) else "socket.refused"
         self._log.info(event, socket=socket, peer=line.peer)
 
-    def frame(self, socket: SocketId, data: str | bytes) -> Coroutine[Any, Any, None] | None:
+    def frame(
+        self, socket: SocketId, data: str | bytes, arrived: Arrived | None = None
+    ) -> Coroutine[Any, Any, None] | Posted | None:
         """Act on one frame of a socket.
 
         Mostly that is all. When the store has to be asked, the caller gets what is left to do
-        and must await it before it brings the socket's next frame.
+        and must await it before it brings the socket's next frame. A frame that is ``Posted``
+        waits for nobody: its caller hears through ``arrived`` when it may bring the next one, and
+        what it must await before that, if something is left.
         """
         began_at = self._clock()
         if self.presence.is_stale:
@@ -139,10 +152,29 @@ class Switchboard:
         commands = self.hub.frame(socket, data, began_at)
         left = self._perform_here(commands)
         if left:
+            if arrived is not None and self._post(left, began_at, arrived):
+                return Posted.POSTED
             return self._finish(left, began_at)
         if commands:
             self.hub.tally.deliver_s.observe(self._clock() - began_at)
         return None
+
+    def _post(self, commands: Commands, began_at: float, arrived: Arrived) -> bool:
+        """Post what is nothing but one parcel for a replica that is known: no task need wait."""
+        command = commands[0]
+        if len(commands) > 1 or not isinstance(command, Route) or command.hop:
+            return False
+
+        def answered(result: RouteResult | None) -> None:
+            if result is None:  # not there any more: now the store is asked
+                arrived(self._finish(commands, began_at))
+                return
+            now = self._clock()
+            left = self._perform_here(self.hub.routed(command, result, now))
+            self.hub.tally.deliver_s.observe(now - began_at)
+            arrived(self._perform(left) if left else None)
+
+        return self.presence.post(command.parcel, answered)
 
     async def _frame_when_sure(self, socket: SocketId, data: str | bytes, began_at: float) -> None:
         await self.presence.confirm()

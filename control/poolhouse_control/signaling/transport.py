@@ -15,6 +15,7 @@ that is sent to another replica in the middle of its work must not lose those me
 from __future__ import annotations
 
 from collections import deque
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -34,10 +35,20 @@ if TYPE_CHECKING:
 
     from websockets.http11 import Request
 
-__all__ = ["SignalingProtocol", "wire_of"]
+__all__ = ["Heard", "SignalingProtocol", "wire_of"]
 
 _WIRE: Final = "poolhouse.wire"
 _CLOSE_INVALID_TEXT: Final = 1007
+
+
+class Heard(Enum):
+    """What became of a message."""
+
+    DONE = auto()
+    UNDER_WAY = auto()
+    """The ones after it wait until who heard it calls ``go_on``."""
+    LEFT = auto()
+    """The application has something to do first; then it calls ``go_on``."""
 
 
 class SignalingProtocol(WebSocketsSansIOProtocol):
@@ -45,7 +56,7 @@ class SignalingProtocol(WebSocketsSansIOProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._hear: Callable[[str | bytes], bool] | None = None
+        self._hear: Callable[[str | bytes], Heard] | None = None
         self._drained: Callable[[], None] | None = None
         self._rest = b""
         """Bytes that have come and are not a whole frame yet, or nobody listens yet."""
@@ -53,7 +64,10 @@ class SignalingProtocol(WebSocketsSansIOProtocol):
         """Whether frames are told apart here. uvicorn's parser then only sees whole ones."""
         self._in_message = False
         self._held: deque[str | bytes] | None = None
-        """Messages that wait for ``go_on``. Reading is paused: they are one read's at most."""
+        """Messages that wait for ``go_on``. Once one does, reading is paused: one read's at most.
+
+        Not before: two system calls for each message that has to be asked about add up.
+        """
 
     # Opening
 
@@ -71,11 +85,10 @@ class SignalingProtocol(WebSocketsSansIOProtocol):
             # Refused in order. uvicorn would log an error each time: the handshake ends here too.
             self.handshake_complete = True
 
-    def listen(self, hear: Callable[[str | bytes], bool], drained: Callable[[], None]) -> None:
+    def listen(self, hear: Callable[[str | bytes], Heard], drained: Callable[[], None]) -> None:
         """Take the short path from now on. To be called once the handshake was accepted.
 
-        ``hear`` is given every message. When it returns False the ones after it wait, reading
-        pauses, and the application receives one empty event; it must then call ``go_on``.
+        ``hear`` is given every message, one after another (``Heard``).
         ``drained`` is called whenever the transport has room again.
         """
         self._hear, self._drained = hear, drained
@@ -140,13 +153,18 @@ class SignalingProtocol(WebSocketsSansIOProtocol):
             return
         if self._held is not None:
             self._held.append(message)
-        elif self._hear is not None and not self._hear(message):
-            self._hold()
+            self._pause()
+        elif self._hear is not None and (heard := self._hear(message)) is not Heard.DONE:
+            self._hold(heard)
 
-    def _hold(self) -> None:
+    def _hold(self, heard: Heard) -> None:
         self._held = self._held or deque()
+        if heard is Heard.LEFT:
+            self.wake()
+
+    def wake(self) -> None:
+        """Give the application an empty event: there is something left for it to do."""
         self.queue.put_nowait({"type": "websocket.receive", "text": ""})
-        self._pause()
 
     async def receive(self) -> Any:
         """Give the application its next event. Reading goes on with ``go_on``, not with this."""
@@ -155,8 +173,9 @@ class SignalingProtocol(WebSocketsSansIOProtocol):
     def go_on(self) -> None:
         """Hear the messages that waited, then read on."""
         while self._held and self._hear is not None:
-            if not self._hear(self._held.popleft()):
-                self._hold()
+            heard = self._hear(self._held.popleft())
+            if heard is not Heard.DONE:
+                self._hold(heard)
                 return
         self._held = None
         self._read_on()
