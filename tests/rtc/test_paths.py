@@ -13,6 +13,7 @@ from poolhouse_node.rtc.paths import PathKeeper, choose_relays
 from poolhouse_node.rtc.peer import RtcError, TurnServer
 from poolhouse_node.rtc.relay_answer import RelayGrant
 from poolhouse_node.rtc.relays import RelayCaller, Relays
+from poolhouse_node.rtc.turn_shim import TurnShim
 from poolhouse_node.wire.servers import CLOUD
 from tests.support.control import running_control
 from tests.support.coturn import OLD_SECRET
@@ -64,6 +65,7 @@ def test_who_is_asked():
     assert PathSettings().asks_at(AWAY)
     assert not PathSettings().asks_at(HERE)
     assert not PathSettings().asks_at(CLOUD)
+    assert not PathSettings().asks_at(parse_servers([f"wss://{CLOUD.host}:443"])[0])
 
 
 @pytest.mark.parametrize(
@@ -135,6 +137,31 @@ async def test_new_credentials_are_for_new_associations_and_go_through_the_same_
         await keeper.close()
 
 
+async def test_a_refresh_that_cannot_be_used_keeps_the_old_settings(monkeypatch, caplog):
+    relays = lender(LENT, RelayGrant((), (relay(TLS),), 600))
+    keeper = PathKeeper(PathSettings(), "libdatachannel", CALLER, relays=relays)
+    refreshed = asyncio.Event()
+
+    async def at_once(caller, changed):
+        await changed(await relays._renew(caller))
+        refreshed.set()
+
+    async def no_port(*_, **__):
+        raise RtcError("No local port.")
+
+    relays.keep_fresh = at_once
+    monkeypatch.setattr(TurnShim, "open", no_port)
+    told = []
+    try:
+        await keeper.first()
+        keeper.keep_fresh(told.append)
+        await refreshed.wait()
+        assert told == []
+        assert "relay.not_refreshed" in caplog.text
+    finally:
+        await keeper.close()
+
+
 async def test_the_refresh_ends_with_the_network():
     asking = asyncio.Event()
     relays = lender(LENT)
@@ -162,6 +189,29 @@ async def test_a_network_that_may_not_open_leaves_no_registration():
             )
         network = await open_network([control.signal_url], "pooled-room-A")
         await network.close()
+
+
+class Signaling:
+    """As much of a signaling client as early messages need."""
+
+    def __init__(self, *, connected: bool) -> None:
+        self.connected = connected
+        self.on_message = self.on_state = None
+
+
+@pytest.mark.parametrize("connected", [True, False])
+async def test_early_messages_are_few_and_in_order_and_a_lost_server_is_told(connected):
+    signaling = Signaling(connected=connected)
+    early = open_module._EarlyMessages(signaling)
+    for number in range(300):
+        signaling.on_message(number)
+    messages, states = [], []
+    signaling.on_message, signaling.on_state = messages.append, states.append
+    early.deliver_soon()
+    assert messages == [], "the caller listens first"
+    await asyncio.sleep(0)
+    assert messages == list(range(300 - 256, 300))
+    assert states == ([] if connected else [False])
 
 
 @pytest.mark.webrtc

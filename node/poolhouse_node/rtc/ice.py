@@ -42,7 +42,9 @@ class PathSettings:
 
     def asks_at(self, server: SignalServer) -> bool:
         """Is this server asked for a relay? The public PeerJS server has none to lend."""
-        return server != CLOUD and asks_default_relay(server.host, own_relay=bool(self.turn))
+        return server.host != CLOUD.host and asks_default_relay(
+            server.host, own_relay=bool(self.turn)
+        )
 
     def with_grant(self, servers: Sequence[SignalServer], grant: RelayGrant | None) -> IceSettings:
         """Settings for rooms met through ``servers``, with what was lent beside one's own.

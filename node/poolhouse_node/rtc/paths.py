@@ -79,7 +79,10 @@ class PathKeeper:
         """
 
         async def lent(grant: RelayGrant) -> None:
-            changed(await self._settings(grant))
+            try:
+                changed(await self._settings(grant))
+            except RtcError as error:  # the old ones stay, the next refresh may do
+                _log.warning("relay.not_refreshed: %s", error)
 
         if self._asks:
             self._tasks.spawn(self._relays.keep_fresh(self._caller, lent), "relay-refresh")
