@@ -1,7 +1,8 @@
 """Post between replicas: one channel each, and a probe that the own one still delivers.
 
-Whoever sends waits for the answer of its own message. Meanwhile others queue up behind it, and all
-of them travel together next: under load one command carries many messages, and their order holds.
+What comes while a letter is on its way travels together in the next one: under load one command
+carries many messages, and their order holds. Letters of posted messages keep a pace; whoever
+``send``s waits for the answer, and does not wait for that.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ __all__ = ["Item", "Kick", "Mail", "Probe", "Sent"]
 
 _MAX_PAYLOAD_BYTES: Final = 1024 * 1024
 _FAREWELL_S: Final = 1.0
+_PACE_S: Final = 0.004
+"""Between letters, in seconds. Waking processes four times is most of what a letter costs, and
+a few milliseconds are nothing to devices that are about to look for a path to each other."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 
 
@@ -100,6 +104,7 @@ class Mail:
         self._rng = rng
         self._outgoing: dict[str, list[tuple[Item, _Answer]]] = {}
         self._something_to_send = asyncio.Event()
+        self._is_urgent = asyncio.Event()
         self._subscription: Subscription | None = None
         self._is_finished = False
         self._seen_probe = 0
@@ -118,6 +123,7 @@ class Mail:
                 answer.set_result(listened)
 
         self.post(replica, item, answered)
+        self._is_urgent.set()
         listened = await answer
         if listened is None:
             raise StoreAway("The store did not take a message.")
@@ -152,6 +158,14 @@ class Mail:
             for replica, items in outgoing.items():
                 for part in _parts(items):
                     await self._carry(replica, part)
+            await self._pace()
+
+    async def _pace(self) -> None:
+        if not self._is_urgent.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PACE_S):
+                    await self._is_urgent.wait()
+        self._is_urgent.clear()
 
     async def _carry(self, replica: str, part: list[tuple[bytes, _Answer]]) -> None:
         payload = _encode([msgspec.Raw(body) for body, _ in part])
