@@ -104,7 +104,7 @@ class Mail:
         self._rng = rng
         self._outgoing: dict[str, list[tuple[Item, _Answer]]] = {}
         self._something_to_send = asyncio.Event()
-        self._is_urgent = asyncio.Event()
+        self._may_go_on = asyncio.Event()
         self._subscription: Subscription | None = None
         self._is_finished = False
         self._seen_probe = 0
@@ -123,7 +123,7 @@ class Mail:
                 answer.set_result(listened)
 
         self.post(replica, item, answered)
-        self._is_urgent.set()
+        self._may_go_on.set()
         listened = await answer
         if listened is None:
             raise StoreAway("The store did not take a message.")
@@ -161,11 +161,11 @@ class Mail:
             await self._pace()
 
     async def _pace(self) -> None:
-        if not self._is_urgent.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_PACE_S):
-                    await self._is_urgent.wait()
-        self._is_urgent.clear()
+        # A timer and an event: a timeout would raise and catch for each letter.
+        timer = asyncio.get_running_loop().call_later(_PACE_S, self._may_go_on.set)
+        await self._may_go_on.wait()
+        timer.cancel()
+        self._may_go_on.clear()
 
     async def _carry(self, replica: str, part: list[tuple[bytes, _Answer]]) -> None:
         payload = _encode([msgspec.Raw(body) for body, _ in part])
