@@ -31,7 +31,7 @@ __all__ = ["Item", "Kick", "Mail", "Probe", "Sent"]
 
 _MAX_PAYLOAD_BYTES: Final = 1024 * 1024
 _FAREWELL_S: Final = 1.0
-_PACE_S: Final = 0.004
+_PACE_S: Final = 0.006
 """Between letters, in seconds. Waking processes four times is most of what a letter costs, and
 a few milliseconds are nothing to devices that are about to look for a path to each other."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
