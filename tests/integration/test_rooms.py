@@ -1,6 +1,5 @@
 """A room put together by hand: control, host, join and ask as separate commands."""
 
-import json
 import signal
 
 import pytest
@@ -8,18 +7,6 @@ import pytest
 from tests.support.program import Program, run
 
 pytestmark = [pytest.mark.room, pytest.mark.model, pytest.mark.webrtc, pytest.mark.timeout(120)]
-
-
-@pytest.fixture
-def signal_url():
-    control = Program.start(
-        *("control", "--host", "127.0.0.1", "--port", "0", "--admin-port", "0", "--json")
-    )
-    try:
-        control.until_answering()
-        yield json.loads(control.stdout.splitlines()[0])["signal_url"]
-    finally:
-        control.kill()
 
 
 @pytest.fixture
