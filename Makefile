@@ -75,7 +75,7 @@ walls: $(VENV)/.installed
 
 .PHONY: unit
 unit: $(VENV)/.installed
-	@$(PYTEST) -q -n auto -m 'not ($(LONG) or webrtc or browser or model or room or redis or coturn or perf)'
+	@$(PYTEST) -q -n auto -m 'not ($(LONG) or webrtc or browser or model or room or redis or coturn or perf or slow)'
 
 # ---- what takes longer --------------------------------------------------------------------------
 

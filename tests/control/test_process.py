@@ -20,6 +20,8 @@ from tests.support.control import running_control
 from tests.support.control_process import ENVIRON, control_process
 from tests.support.peerjs_socket import peer_socket
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 async def test_a_signal_ends_it_in_seconds_with_sockets_open(number: signal.Signals) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from tests.support.peerjs_socket import PeerSocket
 
+pytestmark = pytest.mark.slow
+
 DEADLINE_S = 10.0
 
 

@@ -20,6 +20,8 @@ from tests.support.peerjs_socket import peer_socket, raw_upgrade
 if TYPE_CHECKING:
     from tests.support.control import RunningControl
 
+pytestmark = pytest.mark.slow
+
 LONG = [pytest.mark.long, pytest.mark.timeout(900)]
 OPEN = {"type": "OPEN"}
 

@@ -12,6 +12,8 @@ from tests.support.simulation import HOST_ID, SimRoom
 from tests.support.speaker import speaker_in
 from tests.support.virtual_time import run_virtual
 
+pytestmark = pytest.mark.slow
+
 NAMES = ["hello", "auth", "auth-proof", "admit", "lobby", "mesh", "roster", "ai-load", "bye"]
 GATE_FIELDS = [
     "name",
