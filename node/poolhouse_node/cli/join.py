@@ -13,6 +13,7 @@ from poolhouse_node.cli.chat import questions
 from poolhouse_node.cli.failures import CommandFailed
 from poolhouse_node.cli.loading import EngineLoader
 from poolhouse_node.cli.machine import default_name, default_pledge_gb, free_cores
+from poolhouse_node.cli.options import DEFAULT_SIGNAL
 from poolhouse_node.cli.rooms import Place, make_joined, read_invite
 from poolhouse_node.cli.state import RoomState
 from poolhouse_node.cli.view import TerminalView
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["JoinOptions", "ask_room", "join_room"]
 
-
-DEFAULT_SIGNAL = "localhost:8080"
 ORIGIN = re.compile(r"https?://[^/?#]+", re.IGNORECASE)
 
 

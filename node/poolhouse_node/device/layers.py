@@ -53,7 +53,6 @@ class FrameRunner:
     forward: Callable[[Frame], None]
     report: Callable[[str], None]
     returns_to_host: bool
-    frames_run: int = 0
     _waiting: asyncio.Queue[Frame] = field(
         default_factory=lambda: asyncio.Queue(FRAMES_WAITING_MAX)
     )
@@ -80,7 +79,6 @@ class FrameRunner:
         if frame.columns < 1:
             raise ShardError("a frame holds no hidden state")  # decision 8
         packed = await self.compute.run(lambda: self._forward_pass(frame))
-        self.frames_run += 1
         if not packed.sendable:
             lo, hi = self.shard.lo, self.shard.hi
             self.report(f"NaN produced on layers {lo}-{hi - 1}")
