@@ -23,7 +23,7 @@ class FakeChain:
     def is_empty(self) -> bool:
         return not self.shards
 
-    def lap(self, frame: Frame, kind: str) -> asyncio.Future[bytes]:
+    def lap(self, frame: Frame, kind: str, *, is_barrier: bool = False) -> asyncio.Future[bytes]:
         self.frames.append(frame)
         number = len(self.frames)
         self.in_flight += 1
@@ -31,9 +31,6 @@ class FakeChain:
         future = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_later(self.delay_s, self._give_back, number, frame, future)
         return future
-
-    async def settle(self) -> None:
-        """What fails here fails when it would come back."""
 
     def _give_back(self, number: int, frame: Frame, future: asyncio.Future[bytes]) -> None:
         self.in_flight -= 1

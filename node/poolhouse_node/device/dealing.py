@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from poolhouse_node.device.events import Notify
     from poolhouse_node.device.model import RoomModel
     from poolhouse_node.device.ports import ShardLoader
+    from poolhouse_node.generate.ports import Compute
+    from poolhouse_node.room.deal import Seat
     from poolhouse_node.room.roster import Member
     from poolhouse_node.shard import Shard
     from poolhouse_node.wire.messages import Message
@@ -43,12 +45,20 @@ class StartError(Exception):
     """The room could not be brought online; the text says why and what to do."""
 
 
-def make_deal(model: RoomModel, members: Sequence[Member], split: Sequence[int] | None) -> Deal:
+def make_deal(
+    model: RoomModel,
+    members: Sequence[Member],
+    split: Sequence[int] | None,
+    *,
+    is_again: bool = False,
+) -> Deal:
     """Deal the layers to ``members``, the host first.
 
-    Raises :class:`StartError` with how many GB are missing, or what is wrong with the split.
+    A room that is dealt again over fewer devices than the person's ``split`` names is dealt by
+    memory. Raises :class:`StartError` with how many GB are missing, or what is wrong with the
+    split.
     """
-    if split:
+    if split and not (is_again and len(split) > len(members)):
         try:
             return deal_exactly(model.needs, split, len(members))
         except DealError as error:
@@ -89,11 +99,12 @@ class Start:
     """Candidates for layers, the host first, in chain order."""
     deal: Deal
     loader: ShardLoader
+    compute: Compute
     tell: Callable[[str, Message], None]
     broadcast: Callable[[Message], None]
     notify: Notify
-    loads: dict[str, Load] = field(default_factory=dict)
-    """What each worker was sent, by name."""
+    shard: Shard | None = None
+    """The host's own part: of the deal before, then of this one. The owner closes it."""
     _percent: dict[str, int] = field(default_factory=dict)
     _waiting_for: set[str] = field(default_factory=set)
     _ready: asyncio.Event = field(default_factory=asyncio.Event)
@@ -123,10 +134,11 @@ class Start:
             for seat in self.deal.seats
         ]
 
-    async def run(self) -> Shard:
+    async def run(self) -> None:
         """Send the loads, load the host's own part, wait for every worker.
 
-        Returns the host's shard. Raises :class:`StartError`; the caller tells the room.
+        :attr:`shard` is the host's part then. Raises :class:`StartError`; the caller tells the
+        room, and :attr:`shard` is what this device holds, if anything.
         """
         loop = asyncio.get_running_loop()
         self._moved_at = loop.time()
@@ -137,13 +149,33 @@ class Start:
         ticker = asyncio.ensure_future(self._tell_progress())
         own = asyncio.ensure_future(self._load_own())
         try:
-            return await self._until_ready(own)
+            await self._until_ready(own)
         finally:
             for task in (own, ticker):
                 task.cancel()
             await asyncio.gather(own, ticker, return_exceptions=True)
             if not self._failed.cancel():
                 self._failed.exception()
+
+    @property
+    def loaded(self) -> Shard:
+        """The host's part, once :meth:`run` has ended well."""
+        if self.shard is None:
+            raise StartError("This device holds no layers.")
+        return self.shard
+
+    def load_of(self, name: str, next_id: str) -> Load:
+        """``ai-load`` for a worker of this deal, with the device that is next now."""
+        share = next(share for share in self.shares() if share.name == name)
+        return Load(
+            v=PROTOCOL,
+            model=self.model.key,
+            range=(share.lo, share.hi),
+            ctx=self.model.context_size,
+            kv=KV_FORMAT,
+            next=next_id,
+            host=self.members[0].peer_id,
+        )
 
     def progress(self, peer_id: str, percent: float) -> None:
         """A worker loaded some more."""
@@ -166,38 +198,40 @@ class Start:
     # ---- inside --------------------------------------------------------------------------------
 
     def _send_loads(self) -> None:
-        host_id, workers = self.members[0].peer_id, self.workers
+        workers = self.workers
         self._waiting_for = set(workers)
         self._percent = {share.name: 0 for share in self.shares()}
-        for place, seat in enumerate(self.deal.seats[1:]):
-            is_last = place == len(workers) - 1
-            load = Load(
-                v=PROTOCOL,
-                model=self.model.key,
-                range=(seat.lo, seat.hi),
-                ctx=self.model.context_size,
-                kv=KV_FORMAT,
-                next=HOST if is_last else workers[place + 1],
-                host=host_id,
-            )
-            self.loads[self._name(workers[place])] = load
-            self.tell(workers[place], load)
+        for worker, next_id in zip(workers, [*workers[1:], HOST], strict=False):
+            self.tell(worker, self.load_of(self._name(worker), next_id))
         if not workers:
             self._ready.set()
 
-    async def _load_own(self) -> Shard:
+    async def _load_own(self) -> None:
         seat, name = self.deal.seats[0], self.members[0].name
-        shard = await self.loader.load(
-            self.model.key,
-            (seat.lo, seat.hi),
-            context_size=self.model.context_size,
-            host=True,
-            progress=lambda share: self._note(name, int(share * 100)),
-        )
+        if not await self._keep_own(seat):
+            self.shard = await self.loader.load(
+                self.model.key,
+                (seat.lo, seat.hi),
+                context_size=self.model.context_size,
+                host=True,
+                progress=lambda share: self._note(name, int(share * 100)),
+            )
         self._note(name, 100)
-        return shard
 
-    async def _until_ready(self, own: asyncio.Future[Shard]) -> Shard:
+    async def _keep_own(self, seat: Seat) -> bool:
+        """The same layers as before stay, with nothing in them; others are freed first."""
+        held = self.shard
+        if held is None:
+            return False
+        if (held.lo, held.hi) == (seat.lo, seat.hi):
+            await self.compute.run(held.reset)
+            await self.compute.run(held.drop_all)
+            return True
+        self.shard = None
+        await self.compute.run(held.close)
+        return False
+
+    async def _until_ready(self, own: asyncio.Future[None]) -> None:
         all_ready = asyncio.ensure_future(self._ready.wait())
         try:
             while not (own.done() and all_ready.done()):
@@ -208,7 +242,7 @@ class Start:
                 self._raise_if_failed()
                 if own.done() and own.exception() is not None:
                     break
-            return own.result()
+            own.result()
         except ShardError as error:
             raise StartError(f"This device could not load its layers: {error}") from error
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,13 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkerChain"]
 
-SETTLE_S = 30.0
-"""Patience with frames of a failed answer: they may have been lost with a device."""
 _SENT_AS = {Kind.HIDDENRET: Kind.HIDDEN, Kind.HIDDENRET_B: Kind.HIDDEN_B}
 
 
 @dataclass(slots=True)
 class _OpenLap:
+    columns: int
     returned: asyncio.Future[bytes]
     sent_at: float
     kind: LapKind
@@ -43,9 +41,10 @@ class WorkerChain:
     statistics: LapStatistics = field(default_factory=LapStatistics)
     _open: dict[tuple[Kind, int], _OpenLap] = field(default_factory=dict)
     _broken: LapFailed | None = None
-    _strays: int = 0
-    """Frames of failed laps that may still come back, or be reported as failed themselves."""
-    _settled: asyncio.Event = field(default_factory=asyncio.Event)
+    _barrier: tuple[Kind, int] | None = None
+    """The lap behind which every frame of failed laps has left the chain."""
+    _reported: LapFailed | None = None
+    """What a worker said of a frame while the barrier was under way."""
 
     @property
     def is_empty(self) -> bool:
@@ -55,10 +54,15 @@ class WorkerChain:
         """Take new workers; laps of the old deal fail, their statistics are forgotten."""
         self.fail(LapFailed("re-deal", "The layers were dealt again while the answer ran."))
         self.workers, self._broken = workers, None
-        self._forget_strays()
         self.statistics = LapStatistics()
 
-    def lap(self, frame: Frame, kind: LapKind) -> asyncio.Future[bytes]:
+    def mend(self, workers: list[str]) -> None:
+        """The same seats are filled again, perhaps under other peer ids."""
+        self.workers, self._broken = workers, None
+
+    def lap(
+        self, frame: Frame, kind: LapKind, *, is_barrier: bool = False
+    ) -> asyncio.Future[bytes]:
         """Send a frame to the first worker; see :class:`Chain
         <poolhouse_node.generate.ports.Chain>`.
         """
@@ -72,7 +76,9 @@ class WorkerChain:
         key = (frame.kind, frame.position)
         timeout_s = self.statistics.timeout_s(kind, self._slowest_rtt_s())
         timer = loop.call_later(timeout_s, self._time_out, key, timeout_s)
-        self._open[key] = _OpenLap(returned, loop.time(), kind, timer)
+        self._open[key] = _OpenLap(frame.columns, returned, loop.time(), kind, timer)
+        if is_barrier:
+            self._barrier, self._reported = key, None
         link.send_frame(frame)
         return returned
 
@@ -81,10 +87,13 @@ class WorkerChain:
         sent_kind = _SENT_AS.get(frame.kind)
         if not self.workers or peer_id != self.workers[-1] or sent_kind is None:
             return False
-        lap = self._open.pop((sent_kind, frame.position), None)
-        if lap is None:
-            self._stray_ended()
-            return False
+        key = (sent_kind, frame.position)
+        lap = self._open.get(key)
+        if lap is None or lap.columns != frame.columns:
+            return False  # of an answer that failed
+        del self._open[key]
+        if key == self._barrier:
+            self._barrier = None
         lap.timer.cancel()
         if lap.kind != "prefill":
             self.statistics.add(asyncio.get_running_loop().time() - lap.sent_at)
@@ -95,32 +104,27 @@ class WorkerChain:
     def fail(self, error: LapFailed) -> None:
         """Fail every lap in flight with ``error``."""
         laps, self._open = list(self._open.values()), {}
-        self._strays += len(laps)
+        self._barrier = None
         for lap in laps:
             lap.timer.cancel()
             if not lap.returned.done():
                 lap.returned.set_exception(error)
 
     def report(self, error: LapFailed) -> None:
-        """A worker could not run a frame. That one will not come back; the others may."""
-        self.fail(error)
-        self._stray_ended()
+        """A worker could not run a frame.
 
-    async def settle(self) -> None:
-        """See :class:`Chain <poolhouse_node.generate.ports.Chain>`."""
-        self.fail(LapFailed("timeout", "Nobody waits for this lap any more."))
-        if self._strays and self._broken is None:
-            self._settled.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(SETTLE_S):
-                    await self._settled.wait()
-        self._forget_strays()
+        While a barrier is under way that may have been a frame of a failed lap, which a device
+        that lost its state cannot run: the barrier's own timeout tells.
+        """
+        if self._barrier is None:
+            self.fail(error)
+        else:
+            self._reported = error
 
     def break_off(self, error: LapFailed) -> None:
         """The chain is not whole any more: laps fail with ``error`` until the next deal."""
         self._broken = error
         self.fail(error)
-        self._forget_strays()
 
     @property
     def in_flight(self) -> int:
@@ -128,19 +132,12 @@ class WorkerChain:
         return len(self._open)
 
     def _time_out(self, key: tuple[Kind, int], timeout_s: float) -> None:
-        if key in self._open:
+        if key == self._barrier and self._reported is not None:
+            self.fail(self._reported)
+        elif key in self._open:
             names = ", ".join(self.name_of(worker) for worker in self.workers)
             sentence = f"No answer came back through the chain ({names}) within {timeout_s:.0f} s."
             self.fail(LapFailed("timeout", sentence))
-
-    def _stray_ended(self) -> None:
-        self._strays = max(0, self._strays - 1)
-        if not self._strays:
-            self._settled.set()
-
-    def _forget_strays(self) -> None:
-        self._strays = 0
-        self._settled.set()
 
     def _unreachable(self, worker: str) -> LapFailed:
         return LapFailed("left", f"The link to {self.name_of(worker)} is gone.")

@@ -22,6 +22,11 @@ class LapFailed(Exception):
         super().__init__(sentence)
         self.kind: LapFailure = kind
 
+    @property
+    def ends_with_a_whole_chain(self) -> bool:
+        """The answer can go on once the chain is whole again (liveness, 8; decision 2)."""
+        return self.kind in ("timeout", "left", "re-deal")
+
 
 class Compute(Protocol):
     """The thread that owns a shard. Calls run one at a time, in order."""
@@ -39,18 +44,12 @@ class Chain(Protocol):
         """True when the host holds every layer: there is nothing to send."""
         ...
 
-    def lap(self, frame: Frame, kind: LapKind) -> Awaitable[bytes]:
+    def lap(self, frame: Frame, kind: LapKind, *, is_barrier: bool = False) -> Awaitable[bytes]:
         """Send ``frame`` now; the awaitable gives the returned payload (half floats).
 
         It raises :class:`LapFailed` after the lap's timeout, when a chain device leaves or reports
-        an error, or when the layers are dealt again. Nobody has to wait for it.
-        """
-        ...
-
-    async def settle(self) -> None:
-        """Wait until the frames of an answer that failed are out of the chain.
-
-        What comes back is known by its position only: a late one would pass for one of the next
-        answer.
+        an error, or when the layers are dealt again. Nobody has to wait for it. With
+        ``is_barrier`` it is the first lap after one that failed, and goes alone: what workers
+        report meanwhile may be about frames of the failed ones.
         """
         ...

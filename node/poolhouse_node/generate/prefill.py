@@ -12,8 +12,11 @@ ROUNDS_IN_FLIGHT = 6
 def plan_rounds(token_count: int) -> list[int]:
     """Columns of each frame, the last one being the tail that feeds the head.
 
-    The last id never takes part in a full round, so the tail holds one to four ids.
+    The last id never takes part in a full round, so the tail holds one to four ids. No tokens, no
+    frames.
     """
+    if token_count < 1:
+        return []
     rounds: list[int] = []
     before_last = token_count - 1
     for width in WIDTHS:

@@ -40,6 +40,10 @@ class Trunk:
     """Exact ids every device's caches hold, in order; ``None`` after any failure."""
     _control: Control = field(default=Control.NONE)
     """Waits for the next frame (generation, section 10)."""
+    _suspect: bool = False
+    """Frames of a failed answer may still be in the chain."""
+    _firsts: deque[tuple[Kind, int]] = field(default_factory=lambda: deque(maxlen=3))
+    """Kind and columns of the last frames that were sent at position 0."""
 
     @property
     def position(self) -> int:
@@ -50,6 +54,7 @@ class Trunk:
         """What the caches hold is unknown now: the next prompt starts from nothing."""
         self.fed = None
         self._control = Control.NONE
+        self._suspect = not self.chain.is_empty
 
     async def prefill(
         self,
@@ -65,10 +70,10 @@ class Trunk:
         tokens in all. Raises :class:`LapFailed` or ``ShardError``; then :meth:`forget` was called.
         """
         try:
-            start = await self._reuse(ids)
+            await self._reuse(ids)
             if self.chain.is_empty:
                 return await self._prefill_solo(ids, candidates, stopped, progress)
-            return await self._prefill_chain(ids, start, candidates, stopped, progress)
+            return await self._prefill_chain(ids, candidates, stopped, progress)
         except BaseException:
             self.forget()
             raise
@@ -84,17 +89,14 @@ class Trunk:
             self.forget()
             raise
 
-    async def _reuse(self, ids: Sequence[int]) -> int:
-        """How many leading ids need not be fed again; resets everything when none."""
+    async def _reuse(self, ids: Sequence[int]) -> None:
+        """Keep what the caches hold when ``ids`` begin with it; else reset everything."""
         fed = self.fed
-        if fed is None:
-            await self.chain.settle()
         if fed and len(fed) < len(ids) and list(ids[: len(fed)]) == fed:
-            return len(fed)
+            return
         await self.compute.run(self.shard.reset)
         self._control = Control.NONE if self.chain.is_empty else RESET
         self.fed = []
-        return 0
 
     async def _prefill_solo(
         self,
@@ -126,13 +128,13 @@ class Trunk:
     async def _prefill_chain(
         self,
         ids: Sequence[int],
-        start: int,
         candidates: int,
         stopped: Callable[[], bool],
         progress: Callable[[int, int], None],
     ) -> TopLogits | None:
+        last = await self._clear_the_chain(ids) if self._suspect else b""
         in_flight: deque[Awaitable[bytes]] = deque()
-        for columns in plan_rounds(len(ids) - start):
+        for columns in plan_rounds(len(ids) - self.position):
             if stopped():
                 break
             if len(in_flight) >= ROUNDS_IN_FLIGHT:
@@ -140,12 +142,30 @@ class Trunk:
             part = ids[self.position : self.position + columns]
             in_flight.append(await self._send(part, Kind.HIDDEN_B, "prefill"))
             progress(self.position, len(ids))
-        payloads = [await lap for lap in in_flight]
-        if self.position < len(ids) or not payloads:
+        for lap in in_flight:
+            last = await lap
+        if self.position < len(ids) or not last:
             return None
-        return await self._head(payloads[-1][-self._column_bytes :], candidates)
+        return await self._head(last[-self._column_bytes :], candidates)
 
-    async def _send(self, ids: Sequence[int], kind: Kind, lap_kind: LapKind) -> Awaitable[bytes]:
+    async def _clear_the_chain(self, ids: Sequence[int]) -> bytes:
+        """Feed the first ids alone, as a lap that no frame of a failed answer can pass for.
+
+        Frames stay in order, so whatever was still in the chain has left it when this one is back;
+        and as it resets every device, it does not matter what they did. A returned frame is known
+        by kind, position and columns only: those of this one were not used lately.
+        """
+        widths = [(Kind.HIDDEN_B, columns) for columns in (1, 2, 3) if columns <= len(ids)]
+        unused = (key for key in [*widths, (Kind.HIDDEN, 1)] if key not in self._firsts)
+        kind, columns = next(unused, (Kind.HIDDEN, 1))
+        lap = await self._send(ids[:columns], kind, "prefill", is_barrier=True)
+        returned = await lap
+        self._suspect = False
+        return returned
+
+    async def _send(
+        self, ids: Sequence[int], kind: Kind, lap_kind: LapKind, *, is_barrier: bool = False
+    ) -> Awaitable[bytes]:
         """The host's own layers over ``ids``, and the frame sent; the lap is still open."""
         position, shard = self.position, self.shard
         packed: Packed = await self.compute.run(
@@ -155,7 +175,9 @@ class Trunk:
             raise LapFailed("not-a-number", "This device's layers gave values that are no numbers.")
         frame = Frame(kind, position, len(ids), packed.data, control=self._control)
         self._control = Control.NONE
-        returned = self.chain.lap(frame, lap_kind)
+        if position == 0:
+            self._firsts.append((kind, len(ids)))
+        returned = self.chain.lap(frame, lap_kind, is_barrier=is_barrier)
         self._fed().extend(ids)
         return returned
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -10,11 +11,24 @@ from poolhouse_node.room.pledge import count_gb
 from poolhouse_node.wire.messages import joining
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Member", "Roster", "clean_meta", "clean_name", "device_label", "unique_name"]
+__all__ = [
+    "NAME_PROBE_S",
+    "Member",
+    "Roster",
+    "clean_meta",
+    "clean_name",
+    "device_label",
+    "namesake_to_probe",
+    "silent_namesakes",
+    "unique_name",
+]
 
 NAME_CHARACTERS = 40
+NAMESAKE_QUIET_S = 1.0
+NAME_PROBE_S = 1.5
+"""A namesake that was pinged has this long to answer (section 9)."""
 _UNWANTED = re.compile(r"[\x00-\x1f\x7f<>\"'`&]")
 _KINDS = {
     "iPhone": "iPhone",
@@ -103,6 +117,17 @@ class Roster:
         """Forget a device that left."""
         return self.members.pop(peer_id, None)
 
+    def order_for_deal(self, seated: Sequence[str]) -> list[Member]:
+        """Devices that may hold layers, the host first, then ``seated`` names in their order.
+
+        The others follow by name. A re-deal moves as little as it can (decision 13).
+        """
+        host, *others = self.members.values()
+        places = {name: place for place, name in enumerate(seated)}
+        able = [member for member in others if member.holds_layers]
+        able.sort(key=lambda member: (places.get(member.name, len(places)), member.name))
+        return [host, *able]
+
     def name_of(self, peer_id: str) -> str:
         """The name to show for an id, also for one that is not in the room."""
         member = self.members.get(peer_id)
@@ -126,3 +151,43 @@ class Roster:
                 for member in self.members.values()
             ]
         )
+
+
+def namesake_to_probe(
+    members: Iterable[Member],
+    name: str,
+    peer_id: str,
+    heard_at: Mapping[str, float],
+    now: float,
+    *,
+    is_back: bool = False,
+) -> str | None:
+    """Who else holds this name and may be dead; ``None`` when the newcomer just gets a number.
+
+    A holder counts when its link was quiet for a second, and always when the newcomer says that it
+    is coming back.
+    """
+    for member in _namesakes(members, name, peer_id):
+        quiet_s = round(now - heard_at.get(member.peer_id, -math.inf), 6)
+        if is_back or quiet_s >= NAMESAKE_QUIET_S:
+            return member.peer_id
+    return None
+
+
+def silent_namesakes(
+    members: Iterable[Member],
+    name: str,
+    peer_id: str,
+    heard_at: Mapping[str, float],
+    pinged_at: float,
+) -> list[str]:
+    """Holders of this name from whom nothing came since they were pinged: they are gone."""
+    return [
+        member.peer_id
+        for member in _namesakes(members, name, peer_id)
+        if heard_at.get(member.peer_id, -math.inf) < pinged_at
+    ]
+
+
+def _namesakes(members: Iterable[Member], name: str, peer_id: str) -> Iterable[Member]:
+    return (each for each in members if each.name == name and each.peer_id != peer_id)

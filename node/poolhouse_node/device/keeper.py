@@ -1,0 +1,489 @@
+"""Keeping the chain whole: who sits where, who is missing, when to deal again (liveness, 5, 7)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from poolhouse_node.device.dealing import Start, StartError, make_deal
+from poolhouse_node.device.events import RoomDegraded, RoomMended
+from poolhouse_node.device.guard import ChainGuard
+from poolhouse_node.device.laps import WorkerChain
+from poolhouse_node.device.worker import HOST
+from poolhouse_node.generate.ports import LapFailed
+from poolhouse_node.room.roster import clean_name
+from poolhouse_node.room.seats import Seat, Seats
+from poolhouse_node.wire.messages import loading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from poolhouse_node.device.device import Peer
+    from poolhouse_node.device.events import Event, Share
+    from poolhouse_node.device.model import RoomModel
+    from poolhouse_node.device.ports import Link, ShardLoader
+    from poolhouse_node.device.tasks import Tasks
+    from poolhouse_node.generate.ports import Compute, LapFailure
+    from poolhouse_node.room.roster import Member
+    from poolhouse_node.shard import Shard
+    from poolhouse_node.wire.messages import Message
+
+__all__ = ["REDEAL_AFTER_S", "ChainKeeper", "Room"]
+
+log = logging.getLogger(__name__)
+
+REDEAL_AFTER_S = 60.0
+WHOLE_POLL_S = 0.25
+WHOLE_WAIT_S = 360.0
+RELINK_WAIT_S = 15.0
+"""A device that does not say whether it linked is believed to have (section 7)."""
+RETRY_S = 3.0
+"""Before a device that could not link or load is told to try again."""
+SETTLING_S = 0.5
+"""Before a deal over new pledges (section 9)."""
+
+
+class Room(Protocol):
+    """What the keeper needs of the host whose chain it keeps."""
+
+    tasks: Tasks
+
+    def candidates(self, seated: Sequence[str]) -> list[Member]:
+        """Devices that may hold layers, the host first, those of ``seated`` names in order."""
+        ...
+
+    def admitted_peer(self, peer_id: str) -> Peer | None:
+        """A device that is in, with its link."""
+        ...
+
+    def name_of(self, peer_id: str) -> str:
+        """The name to show."""
+        ...
+
+    def tell(self, peer_id: str, message: Message) -> None:
+        """Send to one device, if it is here."""
+        ...
+
+    def broadcast(self, message: Message) -> None:
+        """Send to every device."""
+        ...
+
+    def ping(self, peer: Peer) -> None:
+        """Ask a device for a sign of life."""
+        ...
+
+    def notify(self, event: Event) -> None:
+        """Tell the person."""
+        ...
+
+    def dealing(self, *, now: bool) -> None:
+        """Layers are being loaded, or not any more."""
+        ...
+
+    def dealt(self, shard: Shard) -> None:
+        """Everyone holds its layers; the host's own part is ``shard``."""
+        ...
+
+    def say_ready(self) -> None:
+        """``ai-ready-all`` to everyone."""
+        ...
+
+
+class ChainKeeper:
+    """Deals the layers and brings the chain together again when a device or a link is lost.
+
+    The host tells it who came and went and hands it the messages of its workers. Run
+    :meth:`work` as a task once the room is online.
+    """
+
+    def __init__(
+        self,
+        room: Room,
+        *,
+        model: RoomModel,
+        loader: ShardLoader,
+        compute: Compute,
+        split: Sequence[int] | None,
+        redeal_after_s: float | None,
+        is_answering: Callable[[], bool],
+    ) -> None:
+        self._room, self._model, self._loader, self._compute = room, model, loader, compute
+        self._split, self.redeal_after_s = split, redeal_after_s
+        self.chain = WorkerChain(self._link_to, self._rtt_s, room.name_of)
+        self.guard = ChainGuard(
+            chain=self._peers,
+            watches=lambda: is_answering() and not self.chain.is_empty and self.is_whole,
+            ping=room.ping,
+            name_of=room.name_of,
+            notify=room.notify,
+        )
+        self.seats = Seats()
+        self.shard: Shard | None = None
+        self.degraded: str | None = None
+        """Why the room cannot take questions now; a sentence."""
+        self._start: Start | None = None
+        """The last deal, under way or done."""
+        self._is_dealing = False
+        self._is_online = False
+        self._needs_deal = False
+        """The last deal failed: seats that fill again do not help."""
+        self._wants_deal = False
+        self._broken_at: float | None = None
+        self._changed = asyncio.Event()
+
+    # ---- dealing -------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """The first deal. Raises :class:`StartError`; nobody holds anything then."""
+        try:
+            await self._deal()
+        except StartError:
+            self._start, self.seats = None, Seats()
+            self.chain.deal([])
+            raise
+
+    def deal_soon(self) -> None:
+        """Deal again without waiting for anyone: a device was sent out, or a person says so."""
+        if self._is_online:
+            self._wants_deal = True
+            self._break("the layers are dealt again")
+            self._changed.set()
+
+    @property
+    def is_dealing(self) -> bool:
+        """Layers are being loaded everywhere."""
+        return self._is_dealing
+
+    @property
+    def is_whole(self) -> bool:
+        """The model is loaded everywhere and frames go round."""
+        return self._is_online and not self._is_dealing and self._broken_at is None
+
+    @property
+    def shares(self) -> list[Share]:
+        """Who holds which layers, in the order of the deal; empty before it."""
+        return self._start.shares() if self._start else []
+
+    def layers_message(self) -> loading.Layers | None:
+        """``ai-layers`` of the current deal."""
+        return self._start.layers_message() if self._start else None
+
+    def loads(self, peer_id: str) -> bool:
+        """A device that may be busy loading: its silence is no sign of death."""
+        seat = self.seats.at(peer_id)
+        return self._is_dealing or (seat is not None and not seat.is_ready)
+
+    def waits_for(self) -> tuple[str, float, float | None] | None:
+        """What the chain waits for, for how many seconds, and seconds until it is dealt again."""
+        if self._broken_at is None:
+            return None
+        since_s = asyncio.get_running_loop().time() - self._broken_at
+        rest_s = None if self.redeal_after_s is None else max(0.0, self.redeal_after_s - since_s)
+        what = "waiting for a deal that works" if self._needs_deal else self.seats.awaited()
+        return what or "dealing the layers again", since_s, rest_s
+
+    async def _deal(self) -> None:
+        members = self._room.candidates([seat.name for seat in self.seats])
+        start = self._start = self._new_start(members)
+        self.seats = Seats(
+            [
+                Seat(share.name, (share.lo, share.hi), peer_id)
+                for share, peer_id in zip(start.shares()[1:], start.workers, strict=True)
+            ]
+        )
+        self.chain.deal(start.workers)
+        self._is_dealing, self._needs_deal = True, True
+        self._room.dealing(now=True)
+        try:
+            await start.run()
+        finally:
+            self.shard = start.shard
+            self._is_dealing = False
+            self._room.dealing(now=False)
+        if self.seats.missing:  # between the last one's word and now
+            raise StartError(f"{self.seats.missing[0].name} left while the model was loading.")
+        self._needs_deal, self._is_online, self.degraded = False, True, None
+        self._broken_at = None
+        for seat in self.seats:
+            seat.is_ready = True
+        self._room.dealt(start.loaded)
+
+    def _new_start(self, members: list[Member]) -> Start:
+        room = self._room
+        return Start(
+            self._model,
+            members,
+            make_deal(self._model, members, self._split, is_again=self._is_online),
+            self._loader,
+            self._compute,
+            room.tell,
+            room.broadcast,
+            room.notify,
+            shard=self.shard,
+        )
+
+    # ---- who comes and goes --------------------------------------------------------------------
+
+    def came(self, peer_id: str, name: str) -> bool:
+        """A device came in; True when it has its seat back and is told what to load."""
+        seat = None if self._is_dealing or self._needs_deal else self.seats.sit(name, peer_id)
+        if seat is None:
+            self._wants_deal |= self._needs_deal and self._is_online and self._may_hold(name)
+            self._changed.set()
+            return False
+        if self._broken_at is None:
+            self._break(f"{seat.name} came back")
+        log.info("seat.taken: %s", seat.words)
+        self._relink(seat)
+        self._load(seat)
+        return True
+
+    def gone(self, peer_id: str, verb: str) -> None:
+        """A device is gone, for as far as is known: its seat waits for it."""
+        what = self._left(peer_id, verb)
+        if what is None or not self._is_online:
+            return
+        again = self._when_again()
+        self.degraded = f"{what}; the room cannot answer without it. {again}"
+        self._room.broadcast(loading.Degraded(why=self.degraded))
+        self._room.notify(RoomDegraded(self.degraded))
+
+    def link_down(self, peer_id: str, verb: str) -> None:
+        """The link to a device died, or a new one is being made: laps fail, the room waits."""
+        self._left(peer_id, verb)
+
+    def _left(self, peer_id: str, verb: str) -> str | None:
+        """Note that a device is away; a sentence when it has a seat."""
+        seat = self.seats.at(peer_id)
+        if seat is None:
+            known = next((each for each in self.seats if each.peer_id == peer_id), None)
+            return self._sentence(known, verb) if known is not None else None
+        what = self._sentence(seat, verb)
+        self.seats.leave(peer_id)
+        if self._is_dealing and self._start is not None:
+            self._start.fail(f"{what} while the model was loading.")
+        self._break(what)
+        return what
+
+    def _sentence(self, seat: Seat, verb: str) -> str:
+        lo, hi = seat.layers
+        return f"{seat.name} {verb} (it held layers {lo}–{hi - 1})"
+
+    def _when_again(self) -> str:
+        if self.redeal_after_s is None:
+            return "It waits until the device is back; automatic re-deal is off."
+        return f"Unless it is back in {self.redeal_after_s:.0f} s, the layers are dealt again."
+
+    # ---- what workers say ----------------------------------------------------------------------
+
+    def take(self, peer_id: str, message: Message) -> bool:
+        """A message about loading and links; False when it is about something else."""
+        match message:
+            case loading.Progress(pct=percent):
+                if self._start is not None:
+                    self._start.progress(peer_id, percent)
+            case loading.Ready():
+                self._ready(peer_id)
+            case loading.Linked(next=linked_to, ok=ok):
+                self._linked(peer_id, linked_to, ok=bool(ok))
+            case loading.LinkLost(name=name, up=up):
+                self._link_changed(peer_id, clean_name(name, peer_id), is_up=bool(up))
+            case loading.ErrorReport():
+                self._failed(peer_id, message)
+            case _:
+                return False
+        return True
+
+    def _ready(self, peer_id: str) -> None:
+        if self._is_dealing and self._start is not None:
+            self._start.ready(peer_id)
+        seat = self.seats.at(peer_id)
+        if seat is not None:
+            seat.is_ready = True
+            self._mend_if_whole()
+
+    def _linked(self, peer_id: str, linked_to: str, *, ok: bool) -> None:
+        seat = self.seats.at(peer_id)
+        after = self.seats.after(seat) if seat is not None else None
+        if seat is None or after is None or after.peer_id != linked_to:
+            return
+        seat.is_linked = ok
+        if ok:
+            self._mend_if_whole()
+        else:
+            self._later(RETRY_S, self._relink, after)
+
+    def _link_changed(self, peer_id: str, name: str, *, is_up: bool) -> None:
+        """A worker lost its link to the next device, or has it again."""
+        seat = self.seats.at(peer_id)
+        after = self.seats.after(seat) if seat is not None else None
+        if seat is None or after is None or after.name != name:
+            return
+        if is_up:
+            if after.is_here:
+                seat.is_linked = True
+                self._mend_if_whole()
+            return
+        seat.is_linked = False
+        what = f"{name} stopped responding"
+        if not self.guard.is_stalled(name):
+            what += f" to {seat.name}"
+        if self._is_dealing and self._start is not None:
+            self._start.fail(f"{what} while the model was loading.")
+        self._break(what)
+
+    def _failed(self, peer_id: str, message: loading.ErrorReport) -> None:
+        seat = self.seats.at(peer_id)
+        if seat is None:
+            return
+        if message.load:
+            self._could_not_load(seat, message.message)
+        kind: LapFailure = "not-a-number" if "NaN" in message.message else "device-error"
+        sentence = f"{seat.name} reported an error: {message.message}"
+        self.chain.report(LapFailed(kind, sentence))
+
+    def _could_not_load(self, seat: Seat, why: str) -> None:
+        sentence = f"{seat.name} couldn't load its layers ({why})"
+        if self._is_dealing and self._start is not None:
+            self._start.fail(sentence)
+            return
+        seat.is_ready = False
+        self._break(sentence)
+        self._later(RETRY_S, self._load, seat)
+
+    # ---- broken and whole ----------------------------------------------------------------------
+
+    async def work(self) -> None:
+        """Deal again when the chain stays broken, until cancelled."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            while self._broken_at is not None:
+                if self._must_deal():
+                    await self._deal_again()
+                else:
+                    await self._until_change()
+
+    async def until_whole(self, stopped: Callable[[], bool]) -> bool:
+        """Wait for a whole chain; False when ``stopped`` says so or after six minutes."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + WHOLE_WAIT_S
+        while not self.is_whole:
+            if stopped() or loop.time() >= until:
+                return False
+            await asyncio.sleep(WHOLE_POLL_S)
+        return True
+
+    def _must_deal(self) -> bool:
+        """Now is the time: somebody wants it, or whoever is missing did not come in time."""
+        if self._wants_deal:
+            return True
+        rest_s = self._rest_s()
+        return rest_s is not None and rest_s <= 0
+
+    def _rest_s(self) -> float | None:
+        if self.redeal_after_s is None or self._broken_at is None:
+            return None
+        return self._broken_at + self.redeal_after_s - asyncio.get_running_loop().time()
+
+    async def _until_change(self) -> None:
+        try:
+            async with asyncio.timeout(self._rest_s()):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+        self._changed.clear()
+
+    def _may_hold(self, name: str) -> bool:
+        return any(member.name == name for member in self._room.candidates(()))
+
+    async def _deal_again(self) -> None:
+        host, broken_at = self._room.candidates(())[0], self._broken_at
+        self._is_dealing, self._wants_deal = True, False
+        self._room.broadcast(loading.Redeal(by=host.name, model=self._model.key))
+        try:
+            await asyncio.sleep(SETTLING_S)
+            await self._deal()
+        except StartError as error:
+            self._deal_failed(str(error))
+        else:
+            self._mended(broken_at)
+        finally:
+            self._is_dealing = False
+
+    def _deal_failed(self, why: str) -> None:
+        """Wait for other devices, or the same ones again; the conversation is not lost."""
+        self._broken_at = asyncio.get_running_loop().time()
+        self._needs_deal = True
+        self.degraded = f"{why} The room waits for devices."
+        self._room.broadcast(loading.Degraded(why=self.degraded))
+        self._room.notify(RoomDegraded(self.degraded))
+
+    def _break(self, what: str) -> None:
+        """Laps in flight fail; what the caches hold is unknown until the chain is whole again."""
+        self.chain.break_off(LapFailed("left", f"{what}, so the answer could not go on."))
+        if self._is_online and self._broken_at is None:
+            self._broken_at = asyncio.get_running_loop().time()
+        self._changed.set()
+
+    def _mend_if_whole(self) -> None:
+        idle = self._is_dealing or self._needs_deal or self._wants_deal
+        if self._broken_at is None or idle or not self.seats.is_whole:
+            return
+        broken_at, self._broken_at, self.degraded = self._broken_at, None, None
+        self.chain.mend(self.seats.peer_ids)
+        self._room.say_ready()
+        self._mended(broken_at)
+
+    def _mended(self, broken_at: float | None) -> None:
+        self._changed.set()
+        now = asyncio.get_running_loop().time()
+        self._room.notify(RoomMended(now - (now if broken_at is None else broken_at)))
+
+    # ---- orders --------------------------------------------------------------------------------
+
+    def _load(self, seat: Seat) -> None:
+        """Tell a device its layers, and where its results go now."""
+        if seat.is_here and not seat.is_ready and self._start is not None:
+            after = self.seats.after(seat)
+            load = self._start.load_of(seat.name, after.peer_id if after else HOST)
+            self._room.tell(seat.peer_id, load)
+
+    def _relink(self, seat: Seat) -> None:
+        """Tell the worker before ``seat`` to open a fresh link to who sits there now."""
+        before = self.seats.before(seat)
+        if before is None or not before.is_here or not seat.is_here or before.is_linked:
+            return
+        self._room.tell(before.peer_id, loading.Next(next=seat.peer_id, relink=1))
+        self._later(RELINK_WAIT_S, self._believe_linked, before, seat)
+
+    def _believe_linked(self, before: Seat, seat: Seat) -> None:
+        if not before.is_linked and before.is_here and seat.is_here:
+            before.is_linked = True
+            self._mend_if_whole()
+
+    def _later(self, delay_s: float, call: Callable[..., None], *seats: Seat) -> None:
+        """Call later, unless another device sits there by then."""
+        who = [seat.peer_id for seat in seats]
+
+        def if_still_so() -> None:
+            current = [seat.peer_id for seat in seats if self.seats.named(seat.name) is seat]
+            if current == who:
+                call(*seats)
+
+        asyncio.get_running_loop().call_later(delay_s, if_still_so)
+
+    # ---- links ---------------------------------------------------------------------------------
+
+    def _link_to(self, peer_id: str) -> Link | None:
+        peer = self._room.admitted_peer(peer_id)
+        return peer.link if peer is not None else None
+
+    def _rtt_s(self, peer_id: str) -> float | None:
+        peer = self._room.admitted_peer(peer_id)
+        return peer.rtt_s if peer is not None else None
+
+    def _peers(self) -> list[Peer]:
+        found = map(self._room.admitted_peer, self.chain.workers)
+        return [peer for peer in found if peer is not None]
