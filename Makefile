@@ -30,7 +30,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt tools/find-python
 	@touch $@
 
 $(VENV)/.test-programs: tools/need-debian
-	@tools/need-debian chromium=chromium redis-server=redis-server turnserver=coturn haproxy=haproxy
+	@tools/need-debian chromium=chromium redis-server=redis-server turnserver=coturn haproxy=haproxy ip=iproute2
 	@touch $@
 
 tests/interop/node_modules/.installed: tests/interop/package.json
@@ -75,7 +75,7 @@ walls: $(VENV)/.installed
 
 .PHONY: unit
 unit: $(VENV)/.installed
-	@$(PYTEST) -q -n auto -m 'not ($(LONG) or webrtc or browser or model or room or redis or coturn or perf or slow)'
+	@$(PYTEST) -q -n auto -m 'not ($(LONG) or webrtc or browser or model or room or redis or coturn or netns or perf or slow)'
 
 # ---- what takes longer --------------------------------------------------------------------------
 

@@ -69,6 +69,7 @@ async def python_device(
     network = await open_network(
         [signal_url], engine=engine, settings=LinkSettings(associations=associations)
     )
+    network.mesh.key = ""
     device = Device(network)
     network.listen(device.recorder)
     try:

@@ -46,7 +46,7 @@ def test_other_texts_are_no_proof(proof):
 
 @pytest.mark.parametrize("message", [Mesh(v=1, none=1), Mesh(v=1, p="00" * 32)])
 def test_a_device_without_a_key_takes_anything_and_says_none(message):
-    one, _ = ends(dialer=MeshKey(), acceptor=MeshKey())
+    one, _ = ends(dialer=MeshKey(""), acceptor=MeshKey(""))
     assert one.greeting() == Mesh(v=1, none=1)
     assert one.on_time() == "close"
     assert one.on_message(message) == "accept"
@@ -71,7 +71,7 @@ def test_without_a_binding_nothing_is_proved():
 )
 def test_who_proves_nothing(takes_older, listed, at_once, in_the_end):
     mesh = MeshKey(KEY, takes_older_devices=takes_older, proves=lambda peer_id: listed)
-    one, _ = ends(dialer=mesh, acceptor=MeshKey())
+    one, _ = ends(dialer=mesh, acceptor=MeshKey(""))
     assert one.on_message(Mesh(v=1, none=1)) == at_once
     assert one.on_time() == in_the_end
 
@@ -79,7 +79,7 @@ def test_who_proves_nothing(takes_older, listed, at_once, in_the_end):
 def test_the_roster_decides_on_who_waits():
     roster: dict[str, bool] = {}
     mesh = MeshKey(KEY, takes_older_devices=True, proves=roster.get)
-    one, _ = ends(dialer=mesh, acceptor=MeshKey())
+    one, _ = ends(dialer=mesh, acceptor=MeshKey(""))
     assert one.again() == "wait"
     assert one.on_message(Mesh(v=1, none=1)) == "wait"
     roster["b"] = False
@@ -89,6 +89,20 @@ def test_the_roster_decides_on_who_waits():
 def test_a_silent_end_is_closed_in_the_end():
     one, _ = ends(dialer=MeshKey(KEY), acceptor=MeshKey(KEY))
     assert one.on_time() == "close"
+
+
+@pytest.mark.parametrize(("told", "verdict"), [("", "accept"), (KEY, "accept"), (OTHER, "close")])
+def test_a_device_that_is_not_in_yet_accepts_nobody(told, verdict):
+    mesh = MeshKey(takes_older_devices=True, proves=lambda peer_id: False)
+    one, two = ends(dialer=mesh, acceptor=MeshKey(KEY))
+    assert one.greeting() == Mesh(v=1, none=1)
+    assert one.again() == "wait"
+    assert one.on_message(two.greeting()) == "wait"
+    assert one.on_message(Mesh(v=1, none=1)) == "wait"
+    assert one.again() == "wait"
+    assert one.on_time() == "close"
+    mesh.key, mesh.takes_older_devices = told, False
+    assert one.again() == verdict
 
 
 def test_the_key_is_not_printed():

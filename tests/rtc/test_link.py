@@ -48,6 +48,7 @@ async def pair(
     events = Recorder(admits), Recorder(admits)
     networks = [Network(dialer, link_settings) for dialer in dialers]
     for network, listener in zip(networks, events, strict=True):
+        network.mesh.key = ""
         network.listen(listener)
     await networks[0].dial("pooled-room-TEST", timeout_s=20)
     await asyncio.sleep(settle_s)

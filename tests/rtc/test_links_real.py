@@ -33,6 +33,7 @@ pairings = pytest.mark.parametrize(
 async def device(control, peer_id=None, engine="libdatachannel", settings=None):
     events = Recorder()
     network = await open_network([control.signal_url], peer_id, engine=engine, settings=settings)
+    network.mesh.key = ""
     network.listen(events)
     return network, events
 
@@ -174,6 +175,7 @@ async def main(url, engine):
     events = Recorder()
     events.answer = lambda link, frame: link.send_frame(frame)
     network = await open_network([url], "pooled-room-TEST", engine=engine)
+    network.mesh.key = ""
     network.listen(events)
     print("ready", flush=True)
     await until(lambda: events.closed)

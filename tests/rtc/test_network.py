@@ -22,6 +22,7 @@ def device(net, peer_id=None, settings=None, *, admits=True):
     """A network that listens, its events and its dialer."""
     dialer = net.dialer(peer_id)
     network, events = Network(dialer, settings), Recorder(admits)
+    network.mesh.key = ""
     network.listen(events)
     return network, events, dialer
 

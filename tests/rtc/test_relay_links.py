@@ -46,6 +46,7 @@ async def device(control, paths, peer_id=None, engine="libdatachannel", settings
     network = await open_network(
         [control.signal_url], peer_id, engine=engine, paths=paths, settings=settings
     )
+    network.mesh.key = ""
     network.listen(events)
     return network, events
 

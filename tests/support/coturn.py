@@ -1,4 +1,4 @@
-"""A private coturn on loopback, with free ports and a certificate of its own."""
+"""A private coturn, on loopback unless told otherwise, with a certificate of its own."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NEW_SECRET", "OLD_SECRET", "RELAY_ADDRESS", "Certificate", "Coturn", "coturn"]
 
+LOOPBACK = "127.0.0.1"
 RELAY_ADDRESS = "127.0.0.5"
 """Relayed traffic comes from here; every other loopback address stays denied."""
 OLD_SECRET = "0123456789abcdef" * 2
@@ -37,18 +38,18 @@ REALM = "turn.test"
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Files of a certificate for 127.0.0.1 that signs itself."""
+    """Files of a certificate for one address that signs itself."""
 
     cert: Path
     key: Path
 
     @classmethod
-    def make(cls, folder: Path) -> Certificate:
+    def make(cls, folder: Path, address: str = LOOPBACK) -> Certificate:
         """Write one into a folder."""
         private = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a relay of a test")])
         now = datetime.datetime.now(datetime.UTC)
-        names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
+        names = [x509.IPAddress(ipaddress.ip_address(address)), x509.DNSName("localhost")]
         signed = (
             x509.CertificateBuilder()
             .subject_name(name)
@@ -85,14 +86,15 @@ class Coturn:
     tls_port: int
     certificate: Certificate
     log: bytearray
+    address: str = LOOPBACK
 
     @property
     def urls(self) -> tuple[str, ...]:
         """Its addresses over UDP, TCP and TLS."""
         return (
-            f"turn:127.0.0.1:{self.port}?transport=udp",
-            f"turn:127.0.0.1:{self.port}?transport=tcp",
-            f"turns:127.0.0.1:{self.tls_port}?transport=tcp",
+            f"turn:{self.address}:{self.port}?transport=udp",
+            f"turn:{self.address}:{self.port}?transport=tcp",
+            f"turns:{self.address}:{self.tls_port}?transport=tcp",
         )
 
 
@@ -100,6 +102,8 @@ class Coturn:
 async def coturn(
     folder: Path,
     *,
+    address: str = LOOPBACK,
+    relay_address: str = RELAY_ADDRESS,
     secrets: Sequence[str] = (OLD_SECRET,),
     ipv6: bool = True,
     leave_out: Sequence[str] = (),
@@ -111,18 +115,18 @@ async def coturn(
 ) -> AsyncIterator[Coturn]:
     """Run coturn with a rendered file while open.
 
-    Relayed traffic must cross loopback here, which a file for production forbids; so two lines are
-    added that open exactly one address. ``leave_out`` drops lines, to show what they are for;
-    ``more`` adds lines that no rendered file has.
+    Relayed traffic must cross loopback or a private network here, which a file for production
+    forbids; so two lines are added that open exactly one address. ``leave_out`` drops lines, to
+    show what they are for; ``more`` adds lines that no rendered file has.
     """
     program = shutil.which("turnserver")
     assert program is not None, "the tests need turnserver (Debian: coturn)"
-    certificate = Certificate.make(folder)
-    port, tls_port = _free_port(), _free_port()
+    certificate = Certificate.make(folder, address)
+    port, tls_port = _free_port(address), _free_port(address)
     chosen = {
         "realm": REALM,
-        "listening_ips": "127.0.0.1",
-        "relay_ips": [RELAY_ADDRESS, "::1"] if ipv6 else [RELAY_ADDRESS],
+        "listening_ips": address,
+        "relay_ips": [relay_address, "::1"] if ipv6 else [relay_address],
         "port": port,
         "tls_port": tls_port,
         "tls_cert": certificate.cert,
@@ -141,7 +145,7 @@ async def coturn(
     lines = [line for line in text.splitlines() if line not in leave_out]
     lines += ["allow-loopback-peers", *more]
     if own_address_allowed:
-        lines.append(f"allowed-peer-ip={RELAY_ADDRESS}")
+        lines.append(f"allowed-peer-ip={relay_address}")
     file = folder / "turnserver.conf"
     file.write_text("\n".join([*lines, ""]))
     process = await asyncio.create_subprocess_exec(
@@ -154,9 +158,9 @@ async def coturn(
     reader = asyncio.create_task(_read(process, log))
     try:
         async with asyncio.timeout(10):
-            await _listening(port, tls_port)
+            await _listening(address, port, tls_port)
         assert b"Bad configuration format" not in log, log.decode()
-        yield Coturn(port, tls_port, certificate, log)
+        yield Coturn(port, tls_port, certificate, log, address)
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
@@ -171,32 +175,32 @@ async def _read(process: asyncio.subprocess.Process, log: bytearray) -> None:
         log += line
 
 
-async def _listening(*ports: int) -> None:
+async def _listening(address: str, *ports: int) -> None:
     for port in ports:
         while True:
             try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                _, writer = await asyncio.open_connection(address, port)
             except OSError:
                 await asyncio.sleep(0.02)
                 continue
             writer.close()
             await writer.wait_closed()
             break
-    while not await probe("127.0.0.1", ports[0]):  # UDP is opened by another thread
+    while not await probe(address, ports[0]):  # UDP is opened by another thread
         await asyncio.sleep(0.02)
 
 
-def _free_port() -> int:
+def _free_port(address: str) -> int:
     """A port that is free for UDP and TCP a moment before coturn takes it: it has no port 0."""
     while True:
         with (
             socket.socket(type=socket.SOCK_STREAM) as tcp,
             socket.socket(type=socket.SOCK_DGRAM) as udp,
         ):
-            tcp.bind(("127.0.0.1", 0))
+            tcp.bind((address, 0))
             port = tcp.getsockname()[1]
             try:
-                udp.bind(("127.0.0.1", port))
+                udp.bind((address, port))
             except OSError:
                 continue
             return port

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from poolhouse_node.device.events import DeviceWaits, DeviceWithdrew, Notice
-from poolhouse_node.room.gate import REFUSALS
+from poolhouse_node.room.gate import REFUSALS, Decision
 from poolhouse_node.room.proofs import Transcript
 from poolhouse_node.room.roster import clean_meta, clean_name, device_label
 from poolhouse_node.wire.messages.joining import Auth, Lobby
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
 
     from poolhouse_node.device.device import Peer
     from poolhouse_node.device.events import Notify
-    from poolhouse_node.room.gate import Decision, Gate
+    from poolhouse_node.room.gate import Gate
     from poolhouse_node.wire.messages import Message
     from poolhouse_node.wire.messages.joining import AuthProof, Hello
 
 __all__ = ["Doorman", "Waiting"]
+
+PROOF_S = 30.0
+"""More than a joiner needs to answer a challenge. Who does not may wait nowhere else."""
 
 
 @dataclass(slots=True)
@@ -70,10 +74,12 @@ class Doorman:
 
     def hello(self, peer: Peer, hello: Hello) -> None:
         """The first hello on a held link."""
+        self.gone(peer.link.peer_id)  # a newer link is another request: what was seen is old
         knock = self._knocks[peer.link.peer_id] = _Knock(peer, hello)
         knock.host_nonce = self.gate.challenge(hello)
         if knock.host_nonce is not None:
             self.send(peer, Auth(v=1, hn=knock.host_nonce))
+            asyncio.get_running_loop().call_later(PROOF_S, self._waited, knock)
         else:
             self._decided(knock, self.gate.on_hello(peer.link.peer_id, hello))
 
@@ -93,8 +99,7 @@ class Doorman:
 
     def waiting(self) -> list[Waiting]:
         """Who is in the lobby, in the order of arrival."""
-        knocks = [self._knocks[peer_id] for peer_id in self.gate.waiting if peer_id in self._knocks]
-        return [self._waiting(knock) for knock in knocks]
+        return [self._waiting(knock) for knock in self._in_lobby()]
 
     def allow(self, name: str) -> bool:
         """Let a waiting device in; False when none of that name waits."""
@@ -118,6 +123,11 @@ class Doorman:
         return knock is not None
 
     # ---- inside --------------------------------------------------------------------------------
+
+    def _waited(self, knock: _Knock) -> None:
+        """It said hello and nothing more: its link takes one of few places."""
+        if self._knocks.get(knock.peer.link.peer_id) is knock and knock.transcript is None:
+            self._refuse(knock, Decision("refuse", reason="unverified"))
 
     def _decided(self, knock: _Knock, decision: Decision) -> None:
         knock.digits = decision.digits
@@ -157,14 +167,18 @@ class Doorman:
     def _named(self, name: str) -> _Knock | None:
         """By name, or by the six digits without the space."""
         plain = name.replace(" ", "")
-        for peer_id in self.gate.waiting:
-            knock = self._knocks.get(peer_id)
-            if knock is not None and plain in {
+        for knock in self._in_lobby():
+            if plain in {
                 knock.name.replace(" ", ""),
                 (knock.digits or "-").replace(" ", ""),
             }:
                 return knock
         return None
+
+    def _in_lobby(self) -> list[_Knock]:
+        """A request goes with its link, also when another link took that one's place."""
+        knocks = (self._knocks.get(peer_id) for peer_id in self.gate.waiting)
+        return [knock for knock in knocks if knock is not None and knock.peer.link.is_open]
 
     def _waiting(self, knock: _Knock) -> Waiting:
         meta = clean_meta(knock.hello.meta, on_host=True)

@@ -26,12 +26,11 @@ def _unlisted(peer_id: str) -> bool | None:
 
 @dataclass(slots=True)
 class MeshKey:
-    """The room's mesh key as this device holds it, shared by all its links and stripes.
+    """The room's mesh key as this device holds it, shared by all its links and stripes."""
 
-    Empty until a host hands one out; such a device takes any proof, and says ``none`` itself.
-    """
-
-    key: str = field(default="", repr=False)
+    key: str | None = field(default=None, repr=False)
+    """``None`` until a host let this device in: whoever calls it before that waits. Empty when
+    the host hands out none: such a device takes any proof. Either way it says ``none`` itself."""
     takes_older_devices: bool = False
     """Accept a device that proves nothing if the roster lists it as one of before the proofs."""
     proves: Callable[[str], bool | None] = _unlisted
@@ -56,6 +55,8 @@ class MeshGreeting:
     accepted: bool = False
     _unproved: bool = False
     """The other end has spoken and proved nothing."""
+    _early: Mesh | None = None
+    """What it said before this device was in the room."""
 
     def greeting(self) -> Mesh:
         """The ``mesh`` message of this end."""
@@ -66,6 +67,9 @@ class MeshGreeting:
         """Judge what the other end sent. Once accepted, further messages change nothing."""
         if self.accepted:
             return "accept"
+        if self.mesh.key is None:
+            self._early = self._early or message
+            return "wait"
         if not self.mesh.key:
             return self._accept()
         if message.p is None:
@@ -78,9 +82,12 @@ class MeshGreeting:
         return "close"
 
     def again(self) -> MeshVerdict:
-        """The roster changed: an end that proved nothing may be known now."""
+        """The roster changed: this device is in, an end that proved nothing may be known now."""
         if self.accepted:
             return "accept"
+        if self._early is not None and self.mesh.key is not None:
+            early, self._early = self._early, None
+            return self.on_message(early)
         return self._unproved_verdict() if self._unproved else "wait"
 
     def on_time(self) -> MeshVerdict:
@@ -91,7 +98,7 @@ class MeshGreeting:
 
     def _unproved_verdict(self) -> MeshVerdict:
         proves = self.mesh.proves(self.peer_id)
-        if not self.mesh.takes_older_devices or proves:
+        if self.mesh.key is None or not self.mesh.takes_older_devices or proves:
             return "close"
         return "wait" if proves is None else self._accept()
 

@@ -160,7 +160,7 @@ def six_digits(binding: str, joiner_nonce: object, host_nonce: object) -> str | 
 
 
 def mesh_proof(
-    mesh_key: str, role: MeshRole, binding: str, dialer_id: str, acceptor_id: str
+    mesh_key: str | None, role: MeshRole, binding: str, dialer_id: str, acceptor_id: str
 ) -> str | None:
     """Proof of the room's mesh key by the end with ``role`` (joining, section 6).
 

@@ -15,6 +15,7 @@ from poolhouse_node.rtc.connection import STRIPE_LABEL
 from poolhouse_node.rtc.link import Link, LinkSettings
 from poolhouse_node.rtc.stripes import Stripes
 from poolhouse_node.rtc.tasks import TaskSet
+from poolhouse_node.wire.codes import is_host_peer_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,6 +111,10 @@ class Network:
             self._refuse(connection)
         elif connection.label == STRIPE_LABEL:
             self._incoming_stripe(connection)
+        elif is_host_peer_id(connection.peer_id):
+            # Hosts dial nobody (wire, section 1). A signaling server that calls in a host's name
+            # would take the place of the link to the real one.
+            self._refuse(connection)
         else:
             self._add(connection)
 

@@ -17,6 +17,7 @@ __all__ = [
     "format_code",
     "host_peer_id",
     "invite_link",
+    "is_host_peer_id",
     "key_fragment",
     "key_from_fragment",
     "make_code",
@@ -63,6 +64,11 @@ def make_code(draw: Callable[[int], bytes], length: int = 6) -> str:
 def host_peer_id(code: str) -> str:
     """The id under which the host of a room is registered at the signaling server."""
     return _HOST_ID_PREFIX + code
+
+
+def is_host_peer_id(peer_id: str) -> bool:
+    """Is this the id of a room's host?"""
+    return peer_id.startswith(_HOST_ID_PREFIX)
 
 
 def valid_secret(text: object) -> bool:

@@ -101,6 +101,7 @@ async def _echo_link(url: str, engine: Engine) -> None:
     from poolhouse_node.rtc.open import open_network
 
     network = await open_network([url], link_host_id(engine), engine=engine)
+    network.mesh.key = ""
     network.listen(_Echo())
     _say("ready")
     await (await _stdin()).read()

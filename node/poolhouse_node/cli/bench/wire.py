@@ -203,6 +203,7 @@ async def _link_lap(size_bytes: int, url: str, engine: Engine) -> AsyncIterator[
         await child.hear()
         events = _Asking()
         network = await open_network([url], engine=engine)
+        network.mesh.key = ""
         network.listen(events)
         link = await network.dial(link_host_id(engine), timeout_s=STRIPES_S)
         async with asyncio.timeout(STRIPES_S):
