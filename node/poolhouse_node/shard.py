@@ -146,11 +146,12 @@ class Shard(Protocol):
 
 @dataclass(slots=True)
 class FakeShard:
-    """A shard whose answers depend on every earlier column, in order, on every device.
+    """A shard whose answers depend on every earlier column, in order, in every layer.
 
     A hidden state is ``width`` small integers (exact in half floats). Each layer mixes its own
     running digest of all columns so far into the state, so a frame that is lost, run twice or run
-    out of order changes every later token. That is what the simulated room checks.
+    out of order changes every later token; who holds which layers changes none. That is what the
+    simulated room checks.
     """
 
     lo: int
@@ -160,8 +161,9 @@ class FakeShard:
     context_size: int = 4096
     has_embedding: bool = False
     held_bytes: int = 0
-    _history: list[bytes] = field(default_factory=list)
-    _slots: dict[int, list[bytes]] = field(default_factory=dict)
+    _history: list[list[bytes]] = field(default_factory=list)
+    """After each column: the digest of every layer."""
+    _slots: dict[int, list[list[bytes]]] = field(default_factory=dict)
     _last_spec: tuple[int, int] | None = None
 
     def embed(self, ids: Sequence[int]) -> Hidden:
@@ -178,11 +180,13 @@ class FakeShard:
         return np.stack([self._column(row) for row in hidden])
 
     def _column(self, row: NDArray[np.float32]) -> NDArray[np.float32]:
-        before = self._history[-1] if self._history else b""
-        digest = hashlib.sha256(before + row.astype("<f4").tobytes()).digest()
-        self._history.append(digest)
-        for layer in range(self.lo, self.hi):
-            row = self._spread(digest + row.astype("<f4").tobytes() + layer.to_bytes(2, "big"))
+        before = self._history[-1] if self._history else [b""] * (self.hi - self.lo)
+        digests = []
+        for layer, earlier in zip(range(self.lo, self.hi), before, strict=True):
+            seen = earlier + row.astype("<f4").tobytes() + layer.to_bytes(2, "big")
+            digests.append(hashlib.sha256(seen).digest())
+            row = self._spread(digests[-1])
+        self._history.append(digests)
         return row
 
     def head(self, hidden: Hidden, k: int) -> TopLogits:

@@ -70,7 +70,7 @@ def run_frames(frames, *, last: bool = True, shard: FakeShard | None = None):
             InlineCompute(lambda: 0.01),
             forwarded.append,
             reported.append,
-            last,
+            lambda: last,
         )
         work = asyncio.ensure_future(runner.work())
         for frame in frames:

@@ -45,6 +45,8 @@ class Weather:
 
 
 CALM = Weather()
+ENGINE_GIVES_UP_S = (15.0, 20.0)
+"""When an engine calls an association failed through which nothing comes (liveness, section 5)."""
 
 
 def _ignore(*_: Any) -> None:
@@ -54,8 +56,16 @@ def _ignore(*_: Any) -> None:
 class FakeChannel:
     """One end of a data channel."""
 
-    def __init__(self, net: FakeNet, label: str, *, ordered: bool) -> None:
+    def __init__(
+        self,
+        net: FakeNet,
+        label: str,
+        *,
+        ordered: bool,
+        is_held_up: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.label = label
+        self._is_held_up = is_held_up
         self.is_open = True
         self.on_open: Callable[[], None] = _ignore
         self.on_message: Callable[[bytes], None] = _ignore
@@ -81,7 +91,7 @@ class FakeChannel:
             return
         now = self._net.now()
         if not self._ordered:
-            if not self._net.loses():
+            if not self._net.loses() and not self._is_held_up():
                 self._net.call_at(now + self._net.delay(), self.other.deliver, data)
             return
         self._in_flight_bytes += len(data)
@@ -96,6 +106,12 @@ class FakeChannel:
         self._net.call_at(self._arrives_at, self._arrive)
 
     def _arrive(self) -> None:
+        if not self._under_way:
+            return
+        if self._is_held_up() and not self._silent:
+            # Sent again and again until the path or the process at either end is back.
+            self._net.call_at(self._net.now() + self._net.weather.retry_s, self._arrive)
+            return
         item = self._under_way.popleft()
         if not isinstance(item, bytes):
             if not self._silent:
@@ -139,25 +155,41 @@ class FakeConnection:
 
     engine = "fake"
 
-    def __init__(self, net: FakeNet, *, peer_id: str, label: str, dialed: bool) -> None:
+    def __init__(
+        self, net: FakeNet, owner: FakeDialer, *, peer_id: str, label: str, dialed: bool
+    ) -> None:
+        self.net, self.owner = net, owner
         self.peer_id = peer_id
         self.label = label
         self.dialed = dialed
-        self.wire = FakeChannel(net, "swarm-wire", ordered=True)
-        self.keepalive = FakeChannel(net, "swarm-ka", ordered=False)
-        self.main = FakeChannel(net, label, ordered=True)
+        self.wire = self._channel("swarm-wire", ordered=True)
+        self.keepalive = self._channel("swarm-ka", ordered=False)
+        self.main = self._channel(label, ordered=True)
         self.main.on_message = self._received
         self.main.on_close = lambda: self.lose("The other device closed the connection.")
         self.other: FakeConnection
         self._listener: ConnectionListener | None = None
         self._early: list[Any] = []
         self._lost_because: str | None = None
+        self.path_broke = False
         self.binding_text = ""
         """What both ends' fingerprints would make; a test sets two for somebody in the middle."""
 
     @property
     def is_open(self) -> bool:
         return self.main.is_open
+
+    def _channel(self, label: str, *, ordered: bool) -> FakeChannel:
+        return FakeChannel(self.net, label, ordered=ordered, is_held_up=lambda: self.is_held_up)
+
+    @property
+    def is_held_up(self) -> bool:
+        """Nothing gets through now: the path is cut, or the process at either end is frozen."""
+        return (
+            self.owner.frozen
+            or self.other.owner.frozen
+            or self.net.is_cut(self.peer_id, self.owner.peer_id)
+        )
 
     def listen(self, listener: ConnectionListener) -> None:
         self._listener = listener
@@ -193,17 +225,27 @@ class FakeConnection:
     async def wait_closed(self) -> None:
         await asyncio.sleep(0)
 
-    def lose(self, reason: str) -> None:
+    def lose(self, reason: str, *, path_broke: bool = False) -> None:
         """The connection ends at this end, which did not ask for it."""
         if self._lost_because is not None:
             return
-        self._lost_because = reason
+        if self.owner.frozen:
+            self.net.call_at(
+                self.net.now() + self.net.weather.retry_s,
+                lambda: self.lose(reason, path_broke=path_broke),
+            )
+            return
+        self._lost_because, self.path_broke = reason, path_broke
         self.main.is_open = False
         self.keepalive.is_open = False
         self.wire.end()
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.closed(reason)
+
+    def die(self) -> None:
+        """The engine notices that nothing comes through any more."""
+        self.lose("The path to the other device broke.", path_broke=True)
 
     def cut(self) -> None:
         """Nothing passes any more, both ways; both ends still look open."""
@@ -227,6 +269,8 @@ class FakeDialer:
         self.peer_id = peer_id
         self.on_incoming: Callable[[ConnectionPort], None] = _ignore
         self.on_signaling: Callable[[bool], None] = _ignore
+        self.frozen = False
+        """Its process is stopped: nothing comes in or goes out, and nothing is lost."""
         self.connections: list[FakeConnection] = []
         """This device's ends, in the order they were made."""
         self.dials: list[tuple[str, str | None]] = []
@@ -243,17 +287,18 @@ class FakeDialer:
             raise LinkFailed("timeout", "The other device did not answer in time.") from error
 
     async def close(self) -> None:
-        self._net.devices.pop(self.peer_id, None)
+        if self._net.devices.get(self.peer_id) is self:
+            del self._net.devices[self.peer_id]
 
     def vanish(self, noticed_after_s: float = 0.0) -> None:
         """The process dies without a word; its peers' engines notice after a while."""
-        self._net.devices.pop(self.peer_id, None)
+        if self._net.devices.get(self.peer_id) is self:
+            del self._net.devices[self.peer_id]
         for connection in self.connections:
             connection.cut()
             self._net.call_at(
                 self._net.now() + noticed_after_s,
-                connection.other.lose,
-                "The path to the other device broke.",
+                connection.other.die,
             )
 
 
@@ -267,6 +312,8 @@ class FakeNet:
     unreachable: set[str] = field(default_factory=set)
     """Devices that signaling knows and to which no path leads."""
     signaling_is_up: bool = True
+    cuts: set[frozenset[str]] = field(default_factory=set)
+    """Pairs of devices between which nothing passes for now."""
     someone_between: bool = False
     """The signaling server swaps fingerprints: each end's association ends at somebody else."""
 
@@ -288,6 +335,27 @@ class FakeNet:
         for dialer in list(self.devices.values()):
             dialer.on_signaling(up)
 
+    def cut(self, one: str, two: str) -> None:
+        """Let nothing pass between two devices; their engines give up after a while."""
+        pair = frozenset({one, two})
+        self.cuts.add(pair)
+        for dialer in [self.devices.get(one), self.devices.get(two)]:
+            for connection in dialer.connections if dialer else ():
+                if {connection.peer_id, connection.owner.peer_id} == pair:
+                    at = self.now() + self._chance.uniform(*ENGINE_GIVES_UP_S)
+                    self.call_at(at, self._die_if_cut, connection)
+
+    def mend(self, one: str, two: str) -> None:
+        """Let everything pass again."""
+        self.cuts.discard(frozenset({one, two}))
+
+    def is_cut(self, one: str, two: str) -> bool:
+        return bool(self.cuts) and frozenset({one, two}) in self.cuts
+
+    def _die_if_cut(self, connection: FakeConnection) -> None:
+        if self.is_cut(connection.peer_id, connection.owner.peer_id):
+            connection.die()
+
     async def introduce(
         self, dialer: FakeDialer, peer_id: str, label: str | None
     ) -> FakeConnection:
@@ -295,12 +363,16 @@ class FakeNet:
         if not self.signaling_is_up:
             raise LinkFailed("signaling", "The signaling server is not connected.")
         await asyncio.sleep(self._chance.uniform(*self.weather.dial_s))
-        if peer_id in self.unreachable:
+        if peer_id in self.unreachable or self.is_cut(dialer.peer_id, peer_id):
             await asyncio.sleep(15.0)
             raise LinkFailed("no-path", "The two devices cannot reach each other.")
         if peer_id not in self.devices:
             await asyncio.sleep(self.weather.expire_s)
             raise LinkFailed("no-such-peer", "No device with that id is there.")
+        while self.devices[peer_id].frozen or dialer.frozen:
+            await asyncio.sleep(self.weather.retry_s)  # its offer waits at the signaling server
+            if peer_id not in self.devices:
+                raise LinkFailed("no-such-peer", "No device with that id is there.")
         connection = self._pair(dialer, self.devices[peer_id], label)
         await asyncio.sleep(self.delay())  # either end may see it first
         return connection
@@ -308,8 +380,8 @@ class FakeNet:
     def _pair(self, dialer: FakeDialer, accepter: FakeDialer, label: str | None) -> FakeConnection:
         self._made += 1
         label = label or f"dc_{self._made}"
-        near = FakeConnection(self, peer_id=accepter.peer_id, label=label, dialed=True)
-        far = FakeConnection(self, peer_id=dialer.peer_id, label=label, dialed=False)
+        near = FakeConnection(self, dialer, peer_id=accepter.peer_id, label=label, dialed=True)
+        far = FakeConnection(self, accepter, peer_id=dialer.peer_id, label=label, dialed=False)
         near.other, far.other = far, near
         # Every association has its own two fingerprints; someone between makes two associations.
         near.binding_text = f"sha-256 {self._made:04x}"

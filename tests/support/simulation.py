@@ -2,7 +2,7 @@
 
 import random
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Self
 
 from poolhouse_node.device.answering import GenerationSettings
@@ -14,6 +14,7 @@ from poolhouse_node.device.joined import JoinedDevice
 from poolhouse_node.device.model import RoomModel
 from poolhouse_node.generate.sampler import Sampling
 from poolhouse_node.room.gate import Gate, GateState
+from poolhouse_node.room.record import RoomMemory
 from poolhouse_node.rtc.network import Network
 from tests.support.fake_model import FakeLoader, FakeTokenizer, InlineCompute, needs
 from tests.support.fake_rtc import CALM, FakeDialer, FakeNet, Weather
@@ -27,6 +28,7 @@ class SimDevice:
 
     device: Host | JoinedDevice
     dialer: FakeDialer
+    compute: InlineCompute
     events: list[Event] = field(default_factory=list)
 
     def seen(self, kind: type) -> list:
@@ -35,6 +37,22 @@ class SimDevice:
     def vanish(self, noticed_after_s: float = 15.0) -> None:
         """Its process is killed: nothing more comes from it, engines notice later."""
         self.dialer.vanish(noticed_after_s)
+        for task in self.device.tasks._tasks:
+            task.cancel()
+
+    def freeze(self) -> None:
+        """Its process is stopped (SIGSTOP): what is sent to it waits."""
+        self.dialer.frozen = True
+        self.compute.runs.clear()
+        for task in self.device.tasks._tasks:
+            if task.get_name() == "pings":
+                task.cancel()
+
+    def thaw(self) -> None:
+        """It goes on, and finds out at its next tick that it was away."""
+        self.dialer.frozen = False
+        self.compute.runs.set()
+        self.device.tasks.spawn(self.device._keep_pinging(), "pings")
 
 
 @dataclass
@@ -50,6 +68,11 @@ class SimRoom:
     compute_s: float = 0.002
     devices: list[SimDevice] = field(default_factory=list)
     saved_gates: list[GateState] = field(default_factory=list)
+    redeal_after_s: float | None = 60.0
+    memories: list[RoomMemory] = field(default_factory=list)
+    """What the host handed out to be kept, oldest first."""
+    passes: dict[str, str] = field(default_factory=dict)
+    """Passes that devices were given, by name: a device that is started again finds its own."""
 
     async def __aenter__(self) -> Self:
         self.chance = random.Random(self.seed)
@@ -67,24 +90,30 @@ class SimRoom:
         pledge_gb: float = 1.0,
         gate: Gate | None = None,
         denies_unknown: bool = False,
+        memory: RoomMemory | None = None,
     ) -> Host:
-        self.gate = gate or Gate(self.chance.randbytes, asks=False)
-        dialer, events = self.net.dialer(HOST_ID), []
+        self.gate = gate or self._kept_gate() or Gate(self.chance.randbytes, asks=False)
+        dialer, compute, events = self.net.dialer(HOST_ID), self._compute(), []
         host = Host(
             Network(dialer),
             Identity(name, {"webgpu": True, "ua": "Device", "contribGB": pledge_gb}),
             events.append,
             model=RoomModel("fake", "Fake", needs(), 2048, FakeTokenizer()),
             loader=FakeLoader(self.load_step_s),
-            compute=self._compute(),
+            compute=compute,
             settings=HostSettings(
-                GenerationSettings(self.sampling, self.max_tokens), self.split, denies_unknown
+                GenerationSettings(self.sampling, self.max_tokens),
+                self.split,
+                denies_unknown,
+                self.redeal_after_s,
             ),
             gate=self.gate,
             save_gate=self.saved_gates.append,
             draw=self.chance.random,
+            memory=memory,
+            save_memory=self.memories.append,
         )
-        self.devices.append(SimDevice(host, dialer, events))
+        self.devices.append(SimDevice(host, dialer, compute, events))
         return await self._stack.enter_async_context(host)
 
     async def join(
@@ -98,19 +127,19 @@ class SimRoom:
         trust_unverified: bool = False,
         wait: bool = True,
     ) -> JoinedDevice:
-        dialer, events = self.net.dialer(), []
+        dialer, compute, events = self.net.dialer(), self._compute(), []
         device = JoinedDevice(
             Network(dialer),
             Identity(name, {"webgpu": holds_layers, "ua": "Device", "contribGB": pledge_gb}),
             events.append,
             host_id=HOST_ID,
             loader=loader or FakeLoader(self.load_step_s),
-            compute=self._compute(),
+            compute=compute,
             draw_bytes=self.chance.randbytes,
-            secrets=secrets,
+            secrets=secrets or self._kept_secrets(name),
             trust_unverified=trust_unverified,
         )
-        self.devices.append(SimDevice(device, dialer, events))
+        self.devices.append(SimDevice(device, dialer, compute, events))
         await self._stack.enter_async_context(device)
         if wait:
             await device.join()
@@ -118,6 +147,19 @@ class SimRoom:
 
     def of(self, device: Host | JoinedDevice) -> SimDevice:
         return next(sim for sim in self.devices if sim.device is device)
+
+    def _kept_secrets(self, name: str) -> Secrets:
+        def keep(given: str) -> None:
+            self.passes[name] = given
+
+        return Secrets(come_back_pass=self.passes.get(name, ""), changed=keep)
+
+    def _kept_gate(self) -> Gate | None:
+        if not self.saved_gates:
+            return None
+        gate = Gate.restore(self.chance.randbytes, asdict(self.saved_gates[-1]))
+        gate.asks = False
+        return gate
 
     def _compute(self) -> InlineCompute:
         return InlineCompute(lambda: self.chance.uniform(0.5, 1.5) * self.compute_s)

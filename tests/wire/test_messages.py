@@ -328,6 +328,14 @@ def test_a_full_message_with_odd_fields_raises_only_our_error(
         _parse_or_refuse(message | changed)
 
 
+@pytest.mark.parametrize(
+    "message", [{"t": "auth", "v": 1 << 64, "hn": "x" * 22}, {"t": "mesh", "none": 1 << 64}]
+)
+def test_a_number_that_could_not_be_sent_on_is_refused(message: dict[str, Any]) -> None:
+    with pytest.raises(WireError):
+        parse(message)
+
+
 def _parse_or_refuse(message: dict[str, Any]) -> None:
     try:
         struct = parse(message)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from poolhouse_node.device.answer_record import AnswerRecord, Running
 from poolhouse_node.device.events import (
     AnswerEnded,
     AnswerStarted,
+    AnswerWaits,
     PromptProgress,
     TokenShown,
 )
@@ -18,6 +20,7 @@ from poolhouse_node.generate.decode import Answer, GenerationRequest, answer
 from poolhouse_node.generate.ports import LapFailed
 from poolhouse_node.generate.template import TemplateError
 from poolhouse_node.generate.tokenizer import TextStream
+from poolhouse_node.room import record
 from poolhouse_node.room.asks import TEXT_CHARACTERS_MAX, Ask, AskQueue, AskRefused
 from poolhouse_node.shard import ShardError
 from poolhouse_node.wire.messages.asking import (
@@ -32,7 +35,7 @@ from poolhouse_node.wire.messages.asking import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from poolhouse_node.device.events import Notify
     from poolhouse_node.generate.sampler import Sampling
@@ -43,6 +46,8 @@ __all__ = ["AnswerRecord", "Answering", "GenerationSettings"]
 
 HISTORY_KEPT = 50
 HISTORY_SENT = 20
+TRIES = 4
+"""An answer is begun at most this often (liveness, section 8)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,45 +59,13 @@ class GenerationSettings:
     system: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerRecord:
-    """An answer and its figures. ``failure`` is a sentence when it broke off."""
-
-    text: str
-    token_ids: tuple[int, ...]
-    prompt_tokens: int
-    ttft_s: float | None
-    """Seconds from the start of the answer to its first token."""
-    tokens_per_s: float | None
-    """Tokens after the first, over the time they took."""
-    reason: str
-    failure: str | None = None
-
-
-@dataclass(slots=True)
-class _Running:
-    """Measures one answer and turns its tokens into text."""
-
-    started_at: float
-    stream: TextStream
-    ids: list[int] = field(default_factory=list)
-    text: str = ""
-    first_at: float | None = None
-    last_at: float = 0.0
-    prompt_tokens: int = 0
-
-    def record(self, reason: str, failure: str | None = None) -> AnswerRecord:
-        ttft_s = None if self.first_at is None else self.first_at - self.started_at
-        after_first_s = self.last_at - (self.first_at or 0.0)
-        rate = (len(self.ids) - 1) / after_first_s if len(self.ids) > 1 and after_first_s else None
-        return AnswerRecord(
-            self.text, tuple(self.ids), self.prompt_tokens, ttft_s, rate, reason, failure
-        )
-
-
 @dataclass(slots=True)
 class Answering:
-    """One answer at a time; what everyone sees of it goes through ``broadcast``."""
+    """One answer at a time; what everyone sees of it goes through ``broadcast``.
+
+    ``until_whole`` waits for a chain that can answer; it is given what stops the waiting, and says
+    whether there is such a chain now. A new deal replaces :attr:`trunk`.
+    """
 
     trunk: Trunk
     conversation: Conversation
@@ -102,12 +75,16 @@ class Answering:
     tell: Callable[[str, Message], None]
     notify: Notify
     my_id: Callable[[], str]
+    until_whole: Callable[[Callable[[], bool]], Awaitable[bool]]
     queue: AskQueue = field(default_factory=AskQueue)
     transcript: deque[Answered] = field(default_factory=lambda: deque(maxlen=HISTORY_KEPT))
     _wanted: dict[Ask, asyncio.Future[AnswerRecord]] = field(default_factory=dict)
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _stop: bool = False
     _answers: int = 0
+    _running: Running | None = None
+    _shown_before: dict[Ask, list[int]] = field(default_factory=dict)
+    """Ids of an answer that the host began before it was started again."""
 
     def ask(self, ask: Ask) -> asyncio.Future[AnswerRecord]:
         """Queue a question; the future gives its record, also when the answer broke off.
@@ -143,6 +120,18 @@ class Answering:
         """The last exchanges, for a newcomer."""
         return History(items=list(self.transcript)[-HISTORY_SENT:])
 
+    def so_far(self) -> list[Message]:
+        """What a device that comes in the middle of an answer has missed of it."""
+        running = self._running
+        if running is None:
+            return []
+        text = [Token(text=running.text, d=0)] if running.text else []
+        return [self._start_message(running), *text]
+
+    def places_of(self, asker: str) -> list[Message]:
+        """Where the waiting questions of a device are in the queue, for one that came back."""
+        return [Queued(pos=place) for who, place in self.queue.places() if who == asker]
+
     @property
     def is_busy(self) -> bool:
         """An answer runs."""
@@ -156,12 +145,66 @@ class Answering:
                 self._arrived.clear()
                 await self._arrived.wait()
                 continue
-            record = await self._answer(ask)
+            done = await self._answer(ask)
             wanted = self._wanted.pop(ask)
             if not wanted.done():
-                wanted.set_result(record)
+                wanted.set_result(done)
             self.queue.next()
             self._say_places()
+
+    # ---- across a restart ----------------------------------------------------------------------
+
+    def memory(self) -> record.RoomMemory:
+        """What a host that is started again goes on from; its seats are not known here."""
+        running = self._running
+        exchanges = self.conversation.exchanges
+        asked = running is not None and running.ask.prompt_ids is None
+        return record.RoomMemory(
+            answers=self._answers,
+            exchanges=[
+                record.RecordedExchange(
+                    name=each.name, question=each.question, answer_ids=list(each.answer_ids)
+                )
+                for each in (exchanges[:-1] if asked else exchanges)
+            ],
+            transcript=[
+                record.RecordedReply(
+                    name=each.name,
+                    text=each.text,
+                    reply=each.reply,
+                    stats=each.stats or "",
+                    mid=each.mid or 0,
+                )
+                for each in list(self.transcript)[-record.TRANSCRIPT_KEPT :]
+            ],
+            running=None if running is None else _recorded_running(running),
+            waiting=[_recorded_ask(ask) for ask in self.queue.waiting],
+        )
+
+    def take_up(self, memory: record.RoomMemory) -> None:
+        """Go on from what a host before this process knew; the running answer goes on first."""
+        self._answers = memory.answers
+        self.conversation.exchanges += [
+            Exchange(each.name, each.question, list(each.answer_ids)) for each in memory.exchanges
+        ]
+        self.transcript.extend(
+            Answered(
+                name=each.name, text=each.text, reply=each.reply, stats=each.stats, mid=each.mid
+            )
+            for each in memory.transcript
+        )
+        waiting = [_ask(recorded) for recorded in memory.waiting]
+        if memory.running is not None:
+            ask = _ask(memory.running.ask)
+            self._shown_before[ask] = list(memory.running.shown_ids)
+            waiting.insert(0, ask)
+        loop = asyncio.get_running_loop()
+        for ask in waiting:
+            self.queue.put(ask)
+            self._wanted[ask] = loop.create_future()
+        self._arrived.set()
+
+    # ---- one answer ----------------------------------------------------------------------------
 
     def _say_places(self) -> None:
         for asker, place in self.queue.places():
@@ -170,39 +213,77 @@ class Answering:
 
     async def _answer(self, ask: Ask) -> AnswerRecord:
         self._stop = False
-        self._answers += 1
-        self.broadcast(
-            GenerationStart(name=ask.name, text=ask.text, asker=ask.asker, mid=self._answers)
-        )
-        self.notify(AnswerStarted(ask.name, ask.text, ask.asker == self.my_id()))
-        loop = asyncio.get_running_loop()
-        running = _Running(loop.time(), TextStream(self.conversation.tokenizer))
-        exchange = Exchange(ask.name, ask.text[:TEXT_CHARACTERS_MAX])
+        running = self._running = self._begin(ask)
+        exchange = Exchange(ask.name, ask.text[:TEXT_CHARACTERS_MAX], list(running.ids))
         try:
-            result = await self._generate(ask, exchange, running)
+            result = await self._generate(exchange, running)
         except (LapFailed, ShardError, PromptTooLong, TemplateError) as error:
-            record = running.record("error", str(error))
+            done = running.record("error", str(error))
         else:
-            self._show(ask, running, running.stream.flush())
-            record = running.record(result.reason)
-        self._end(ask, exchange, record)
-        return record
+            self._show(ask, running.add(running.stream.flush()))
+            done = running.record(result.reason)
+        self._running = None
+        self._end(running, done)
+        return done
 
-    async def _generate(self, ask: Ask, exchange: Exchange, running: _Running) -> Answer:
-        request = self._request(ask, exchange)
-        running.prompt_tokens = len(request.prompt_ids)
+    def _begin(self, ask: Ask) -> Running:
+        before = self._shown_before.pop(ask, None)
+        if before is None:
+            self._answers += 1
         loop = asyncio.get_running_loop()
+        stream = TextStream(self.conversation.tokenizer)
+        running = Running(ask, self._answers, loop.time(), stream)
+        self.broadcast(self._start_message(running))
+        self.notify(AnswerStarted(ask.name, ask.text, self._is_mine(ask)))
+        running.ids = before or []
+        running.ids_before = len(running.ids)
+        # Devices may have seen less of it than was shown, or a little more: they get it whole.
+        self._show(ask, running.add("".join(map(stream.push, running.ids))))
+        return running
+
+    def _start_message(self, running: Running) -> GenerationStart:
+        ask = running.ask
+        return GenerationStart(name=ask.name, text=ask.text, asker=ask.asker, mid=running.number)
+
+    async def _generate(self, exchange: Exchange, running: Running) -> Answer:
+        request = self._request(running.ask, exchange)
+        running.prompt_tokens = len(request.prompt_ids)
+        failed: LapFailed | None = None
+        for _ in range(TRIES):
+            if not await self.until_whole(lambda: self._stop):
+                if self._stop:
+                    return Answer(reason="abort")
+                break
+            try:
+                return await self._go_on(request, exchange, running)
+            except LapFailed as error:
+                if not error.ends_with_a_whole_chain:
+                    raise
+                failed = error
+                self.notify(AnswerWaits(str(error)))
+        raise failed or LapFailed("left", "The room was not whole in time for this question.")
+
+    async def _go_on(
+        self, request: GenerationRequest, exchange: Exchange, running: Running
+    ) -> Answer:
+        """Generate behind what was shown already, with the rest of the budget."""
+        loop = asyncio.get_running_loop()
+        budget = request.max_tokens - len(running.ids)
+        if budget < 1:
+            return Answer(reason="max")
 
         def show(token: int) -> None:
-            running.last_at = loop.time()
-            running.first_at = running.first_at or running.last_at
-            running.ids.append(token)
             exchange.answer_ids.append(token)
-            self._show(ask, running, running.stream.push(token))
+            self._show(running.ask, running.take(token, loop.time()))
 
+        rest = replace(
+            request,
+            prompt_ids=[*request.prompt_ids, *running.ids],
+            max_tokens=budget,
+        )
         return await answer(
             self.trunk,
-            request,
+            rest,
             draw=self.draw,
             show=show,
             stopped=lambda: self._stop,
@@ -228,37 +309,43 @@ class Answering:
                 raise
         return GenerationRequest(ids, settings.max_tokens, settings.sampling, tokenizer.end_ids)
 
-    def _show(self, ask: Ask, running: _Running, text: str) -> None:
-        running.text += text
+    def _is_mine(self, ask: Ask) -> bool:
+        return ask.asker == self.my_id()
+
+    def _show(self, ask: Ask, text: str) -> None:
         if text:
             self.broadcast(Token(text=text, d=0))
-            self.notify(TokenShown(text, ask.asker == self.my_id()))
+            self.notify(TokenShown(text, self._is_mine(ask)))
 
-    def _end(self, ask: Ask, exchange: Exchange, record: AnswerRecord) -> None:
-        stats = record.failure or _stats(record)
+    def _end(self, running: Running, done: AnswerRecord) -> None:
+        ask, stats = running.ask, done.failure or done.figures()
         context_size = self.trunk.shard.context_size
-        used = min(record.prompt_tokens + len(record.token_ids), context_size)
+        used = min(done.prompt_tokens + len(done.token_ids), context_size)
         self.transcript.append(
-            Answered(
-                name=ask.name, text=ask.text, reply=record.text, stats=stats, mid=self._answers
-            )
+            Answered(name=ask.name, text=ask.text, reply=done.text, stats=stats, mid=running.number)
         )
         self.broadcast(
             GenerationDone(
                 stats=stats,
                 ctx=ContextUse(used=used, max=context_size),
-                failed=1 if record.failure else 0,
-                capped=1 if record.reason in {"max", "ctx"} else 0,
+                failed=1 if done.failure else 0,
+                capped=1 if done.reason in {"max", "ctx"} else 0,
             )
         )
-        self.notify(AnswerEnded(stats, ask.asker == self.my_id(), record.failure))
+        self.notify(AnswerEnded(stats, self._is_mine(ask), done.failure))
 
 
-def _stats(record: AnswerRecord) -> str:
-    count = len(record.token_ids)
-    words = [f"{count} token" if count == 1 else f"{count} tokens"]
-    if record.tokens_per_s:
-        words.append(f"{record.tokens_per_s:.1f} tok/s")
-    if record.ttft_s is not None:
-        words.append(f"first after {record.ttft_s:.2f} s")
-    return " · ".join(words)
+def _recorded_running(running: Running) -> record.RunningAnswer:
+    return record.RunningAnswer(
+        ask=_recorded_ask(running.ask), mid=running.number, shown_ids=list(running.ids)
+    )
+
+
+def _recorded_ask(ask: Ask) -> record.RecordedAsk:
+    ids = None if ask.prompt_ids is None else list(ask.prompt_ids)
+    return record.RecordedAsk(asker=ask.asker, name=ask.name, text=ask.text, prompt_ids=ids)
+
+
+def _ask(recorded: record.RecordedAsk) -> Ask:
+    ids = None if recorded.prompt_ids is None else tuple(recorded.prompt_ids)
+    return Ask(recorded.asker, recorded.name, recorded.text, ids)

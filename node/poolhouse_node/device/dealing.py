@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from poolhouse_node.device.events import Dealt, LoadProgress, Share
-from poolhouse_node.device.worker import HOST
+from poolhouse_node.device.next_link import HOST
 from poolhouse_node.room.deal import (
     Deal,
     DealError,

@@ -119,6 +119,14 @@ class Device(ABC):
     def may_be_loading(self, peer: Peer) -> bool:
         """True while the peer loads its layers: it is never dropped for silence."""
 
+    def link_replaced(self, older: Peer) -> None:  # noqa: B027 - a hook, nothing is owed
+        """A new link to the same device stands; the older one is over."""
+
+    def link_died(self, peer: Peer) -> None:
+        """The network broke a link; the side that dialed it dials again (liveness, section 5)."""
+        # An engine may notice a dead device before our own limits do.
+        self.forget(peer, "stopped responding")
+
     def passes_held(self, message: Message) -> bool:
         """Messages that are acted on before a link is admitted."""
         return False
@@ -156,13 +164,23 @@ class Device(ABC):
     def drop(self, peer: Peer, verb: str) -> None:
         """Close a link and treat the device as gone."""
         peer.link.close()
-        self._forget(peer, verb)
+        self.forget(peer, verb)
+
+    def forget(self, peer: Peer, verb: str) -> None:
+        """The device is gone, unless a newer link to it stands."""
+        if self.peers.get(peer.link.peer_id) is peer:
+            del self.peers[peer.link.peer_id]
+            if not self._leaving:  # the others go because we do: nobody needs to hear of it
+                self.peer_gone(peer, verb)
 
     # ---- NetworkEvents -------------------------------------------------------------------------
 
     def link_opened(self, link: Link) -> None:
         """A fresh link: whatever was known of this peer is old."""
+        older = self.peers.get(link.peer_id)
         self.peers[link.peer_id] = peer = Peer(link)
+        if older is not None:
+            self.link_replaced(older)
         self.greet(peer)
         asyncio.get_running_loop().call_later(HELLO_S, self._still_nameless, peer)
 
@@ -191,9 +209,10 @@ class Device(ABC):
         peer = self.peers.get(link.peer_id)
         if peer is not None and peer.link is link:
             log.info("link to %s closed: %s", link.peer_id[:8], reason)
-            silent_s = asyncio.get_running_loop().time() - link.heard_at
-            # An engine may notice a dead device before our own limits do.
-            self._forget(peer, "stopped responding" if silent_s > PING_S else "left")
+            if link.path_broke:
+                self.link_died(peer)
+            else:
+                self.forget(peer, "left")
 
     def signaling_changed(self, *, connected: bool) -> None:
         """Open links keep working without signaling; only new devices cannot join."""
@@ -253,18 +272,14 @@ class Device(ABC):
         """Ask a device for a sign of life."""
         self.send(peer, Ping(ts=asyncio.get_running_loop().time() * 1000))
 
-    def _forget(self, peer: Peer, verb: str) -> None:
-        if self.peers.get(peer.link.peer_id) is peer:
-            del self.peers[peer.link.peer_id]
-            if not self._leaving:  # the others go because we do: nobody needs to hear of it
-                self.peer_gone(peer, verb)
-
     async def _keep_pinging(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(PING_S)
             self._ping_loop.tick(loop.time())
             for peer in list(self.peers.values()):
+                if not peer.link.is_open:
+                    continue  # it is waited for already
                 if self._is_silent(peer, loop.time()):
                     self.drop(peer, "stopped responding")
                 else:

@@ -108,7 +108,8 @@ class Entrance:
             case "unverified":
                 self.notify(Notice("The host could not be verified (--trust-unverified)."))
         if is_nonce(admit.pass_):
-            self.secrets.changed(str(admit.pass_))
+            self.secrets.come_back_pass = str(admit.pass_)
+            self.secrets.changed(self.secrets.come_back_pass)
         self.go_in(peer, str(admit.mk) if is_mesh_key(admit.mk) else "")
 
     def close(self) -> None:

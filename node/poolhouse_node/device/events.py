@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AnswerEnded",
     "AnswerStarted",
+    "AnswerWaits",
     "Dealt",
     "DeviceJoined",
     "DeviceLeft",
@@ -18,6 +19,8 @@ __all__ = [
     "DeviceWaits",
     "DeviceWithdrew",
     "Event",
+    "HostFound",
+    "HostLost",
     "LoadProgress",
     "LobbyEntered",
     "Notice",
@@ -25,6 +28,7 @@ __all__ = [
     "PromptProgress",
     "Queued",
     "RoomDegraded",
+    "RoomMended",
     "RoomOnline",
     "RoomOver",
     "Share",
@@ -121,6 +125,13 @@ class AnswerStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerWaits:
+    """The answer goes on when the chain is whole again; ``why`` it is not, as a sentence."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class PromptProgress:
     """Prompt tokens fed so far."""
 
@@ -159,6 +170,25 @@ class RoomDegraded:
 
 
 @dataclass(frozen=True, slots=True)
+class RoomMended:
+    """The chain is whole again, after this many seconds."""
+
+    after_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class HostLost:
+    """The link to the host is gone; this device keeps its layers and knocks for a while."""
+
+    verb: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostFound:
+    """The host let this device in again."""
+
+
+@dataclass(frozen=True, slots=True)
 class RoomOver:
     """This device is out of the room; the text says why."""
 
@@ -189,11 +219,15 @@ type Event = (
     | StartFailed
     | Queued
     | AnswerStarted
+    | AnswerWaits
     | PromptProgress
     | TokenShown
     | AnswerEnded
     | DeviceStalled
     | RoomDegraded
+    | RoomMended
+    | HostLost
+    | HostFound
     | RoomOver
     | SignalingChanged
     | Notice

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+
+import msgspec
 
 from poolhouse_node.device.answering import Answering, AnswerRecord, GenerationSettings
-from poolhouse_node.device.dealing import Start, StartError, make_deal
+from poolhouse_node.device.dealing import StartError
 from poolhouse_node.device.device import Device, Identity, Peer
 from poolhouse_node.device.doorman import Doorman
-from poolhouse_node.device.events import (
-    DeviceJoined,
-    DeviceLeft,
-    RoomDegraded,
-    RoomOnline,
-)
-from poolhouse_node.device.guard import ChainGuard
-from poolhouse_node.device.laps import WorkerChain
+from poolhouse_node.device.events import DeviceJoined, DeviceLeft, Notice, RoomOnline
+from poolhouse_node.device.keeper import REDEAL_AFTER_S, ChainKeeper
+from poolhouse_node.device.namesakes import Namesakes
+from poolhouse_node.device.remembering import Remembering
 from poolhouse_node.device.status import room_status
 from poolhouse_node.generate.conversation import Conversation
-from poolhouse_node.generate.ports import LapFailed
 from poolhouse_node.generate.trunk import Trunk
 from poolhouse_node.room.asks import TEXT_CHARACTERS_MAX, Ask, AskRefused
+from poolhouse_node.room.record import RecordedSeat, RoomMemory
+from poolhouse_node.room.returning import DEAD_LINK_WAIT_S
 from poolhouse_node.room.roster import Member, Roster, clean_meta, clean_name, device_label
 from poolhouse_node.room.versions import PROTOCOL
 from poolhouse_node.wire.messages import loading
@@ -31,12 +30,12 @@ from poolhouse_node.wire.messages.asking import Busy, Stop
 from poolhouse_node.wire.messages.joining import AuthProof, Bye, Hello, Pledge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from poolhouse_node.device.events import Notify, Share
     from poolhouse_node.device.model import RoomModel
-    from poolhouse_node.device.ports import Link, Network, ShardLoader
-    from poolhouse_node.generate.ports import Compute, LapFailure
+    from poolhouse_node.device.ports import Network, ShardLoader
+    from poolhouse_node.generate.ports import Compute
     from poolhouse_node.room.gate import Gate, GateState
     from poolhouse_node.shard import Shard
     from poolhouse_node.wire.messages import Message
@@ -54,6 +53,8 @@ class HostSettings:
     """Layers per device, host first; ``None`` deals by memory."""
     denies_unknown: bool = False
     """Refuse devices that prove nothing instead of asking the person."""
+    redeal_after_s: float | None = REDEAL_AFTER_S
+    """A chain that is not whole for so long is dealt again; ``None``: only by hand."""
 
 
 class Host(Device):
@@ -72,6 +73,8 @@ class Host(Device):
         gate: Gate,
         save_gate: Callable[[GateState], None],
         draw: Callable[[], float],
+        memory: RoomMemory | None = None,
+        save_memory: Callable[[RoomMemory], None] = lambda memory: None,
     ) -> None:
         name = clean_name(identity.name, network.peer_id)  # as its devices will read it
         identity = Identity(name, identity.meta)
@@ -92,50 +95,64 @@ class Host(Device):
         )
         network.mesh.key = gate.mesh_key
         network.mesh.proves = self.roster.proves
-        self._loader, self._compute, self._draw = loader, compute, draw
-        self._chain = WorkerChain(self._link_to, self._rtt_s, self.roster.name_of)
-        self._guard = ChainGuard(
-            chain=self._chain_peers,
-            watches=self._needs_guard,
-            ping=self.ping,
-            name_of=self.roster.name_of,
-            notify=notify,
+        self._namesakes = Namesakes(self.roster, self.peers, self.ping, self.drop)
+        self._compute, self._draw = compute, draw
+        self.keeper = ChainKeeper(
+            self,
+            model=model,
+            loader=loader,
+            compute=compute,
+            split=settings.split,
+            redeal_after_s=settings.redeal_after_s,
+            is_answering=lambda: self._is_answering,
         )
-        self._start: Start | None = None
-        self._starting = False
-        self._degraded: str | None = None
         self._answering: Answering | None = None
-        self._shard: Shard | None = None
+        self._remembered = memory
+        self._remembering = Remembering(self.memory, save_memory, lambda: self._is_answering)
         self._arrivals = asyncio.Event()
 
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        self.tasks.spawn(self._remembering.work(), "remembering")
+        return self
+
     async def __aexit__(self, *exc_info: object) -> None:
+        self._remembering.now()
         await super().__aexit__(*exc_info)
-        if self._shard is not None:
-            await self._compute.run(self._shard.close)
+        if self.keeper.shard is not None:
+            await self._compute.run(self.keeper.shard.close)
 
     # ---- for the person ------------------------------------------------------------------------
 
     async def until_devices(self, count: int) -> None:
         """Wait until ``count`` other devices that can hold layers are here."""
-        while len(self._candidates()) - 1 < count:
-            self._arrivals.clear()
-            await self._arrivals.wait()
+        await self._until(lambda: len(self.candidates(())) - 1 >= count)
+
+    async def until_named(self, names: Iterable[str], *, timeout_s: float) -> bool:
+        """Wait until devices of these names are here; False when some did not come in time."""
+        missing = set(names) - {self.identity.name}
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._until(lambda: missing <= self._names_here())
+        except TimeoutError:
+            return False
+        return True
+
+    async def until_changed(self) -> None:
+        """Wait until a device comes in, or changes what it lends."""
+        self._arrivals.clear()
+        await self._arrivals.wait()
 
     async def start(self) -> None:
         """Deal the layers and wait until every device holds its own.
 
         Raises :class:`StartError <poolhouse_node.device.dealing.StartError>`; the room is told.
         """
-        self._starting = True
         try:
-            await self._bring_online()
+            await self.keeper.start()
         except StartError as error:
-            self._start = None
-            self._chain.deal([])
             self.broadcast(loading.StartFailed(why=str(error)))
             raise
-        finally:
-            self._starting = self.loading = False
 
     def ask(
         self, text: str, prompt_ids: Sequence[int] | None = None
@@ -145,7 +162,7 @@ class Host(Device):
         return self._ask(Ask(self.network.peer_id, self.identity.name, text, ids))
 
     def stop(self) -> None:
-        """End the running answer after the lap in flight."""
+        """End the running answer after the lap in flight, or the waiting for its devices."""
         if self._answering is not None:
             self._answering.stop(self.network.peer_id)
 
@@ -156,11 +173,22 @@ class Host(Device):
     def kick(self, name: str) -> bool:
         """End a device's link; False when none of that name is in the room."""
         for peer in self.admitted():
-            if self.roster.name_of(peer.link.peer_id) == name:
+            if self.name_of(peer.link.peer_id) == name:
+                held = self.keeper.seats.at(peer.link.peer_id) is not None
                 self.send(peer, Bye(reason="The host ended this link."))
                 self.drop(peer, "was sent out by the host")
+                if held:
+                    self.keeper.deal_soon()
                 return True
         return False
+
+    def deal_again(self) -> None:
+        """Deal the layers anew over the devices that are here. Raises :class:`AskRefused`."""
+        if self._answering is None:
+            raise AskRefused("The model is not loaded yet.")
+        if self._is_answering and self.keeper.is_whole:
+            raise AskRefused("An answer is running: stop it first.")
+        self.keeper.deal_soon()
 
     def renew_key(self) -> str:
         """A new invite key: links with the old one let nobody in any more."""
@@ -177,32 +205,40 @@ class Host(Device):
             peers=self.peers,
             shares=self.shares,
             waiting=self.doorman.waiting(),
+            waits_for=self.keeper.waits_for(),
         )
 
+    def memory(self) -> RoomMemory:
+        """What a host that is started again needs to go on from here."""
+        if self._answering is None:
+            return self._remembered or RoomMemory()
+        seats = [RecordedSeat(name=each.name, lo=each.lo, hi=each.hi) for each in self.shares]
+        return msgspec.structs.replace(self._answering.memory(), seats=seats)
+
     def _state(self) -> str:
-        if self._degraded is not None:
-            return self._degraded
-        if self._starting:
+        if self.keeper.is_dealing:
             return "loading the model"
+        if self.keeper.degraded is not None:
+            return self.keeper.degraded
         if self._answering is None:
             return "waiting for devices"
-        return "answering" if self._answering.is_busy else "online"
+        return "answering" if self._is_answering else "online"
 
     @property
     def shares(self) -> list[Share]:
         """Who holds which layers; empty before the deal."""
-        return self._start.shares() if self._start else []
+        return self.keeper.shares
 
     @property
     def is_online(self) -> bool:
-        """The model is loaded everywhere and questions are taken."""
+        """The model was loaded everywhere and questions are taken."""
         return self._answering is not None
 
     @property
     def transport(self) -> str:
         """What carries frames to the chain, for people; ``none`` when there is no chain."""
-        links = (self._link_to(peer_id) for peer_id in self._chain.workers)
-        return ", ".join(sorted({link.transport for link in links if link})) or "none"
+        found = map(self.admitted_peer, self.keeper.chain.workers)
+        return ", ".join(sorted({peer.link.transport for peer in found if peer})) or "none"
 
     # ---- Device --------------------------------------------------------------------------------
 
@@ -238,33 +274,43 @@ class Host(Device):
                     self._answering.stop(peer_id)
             case Pledge(gb=gb):
                 self._pledged(peer_id, gb)
-            case loading.Progress(pct=percent) if self._start is not None:
-                self._start.progress(peer_id, percent)
-            case loading.Ready() if self._start is not None:
-                self._start.ready(peer_id)
-            case loading.ErrorReport():
-                self._device_failed(peer_id, message)
-            case loading.LinkLost(name=name, up=up):
-                self._chain_link_lost(peer_id, name, is_up=bool(up))
             case loading.RangeRequest(id=request):
                 self.send(peer, loading.RangePart(id=request, miss=1))
+            case _:
+                self.keeper.take(peer_id, message)
 
     def frame_came(self, peer: Peer, frame: Frame) -> None:
-        self._chain.take(peer.link.peer_id, frame)
+        self.keeper.chain.take(peer.link.peer_id, frame)
 
     def answered(self, peer: Peer, sent_at: float) -> None:
-        self._guard.answered(peer.link.peer_id, sent_at)
+        self.keeper.guard.answered(peer.link.peer_id, sent_at)
+
+    def link_replaced(self, older: Peer) -> None:
+        self.doorman.gone(older.link.peer_id)
+        self.keeper.link_down(older.link.peer_id, "lost its connection")
+
+    def link_died(self, peer: Peer) -> None:
+        """The device dials again; until then, and for 45 s, it is still of the room."""
+        if not peer.admitted:
+            self.forget(peer, "lost its connection")
+            return
+        name = self.name_of(peer.link.peer_id)
+        self.notify(Notice(f"The connection to {name} broke; waiting until it is back."))
+        self.keeper.link_down(peer.link.peer_id, "lost its connection")
+        asyncio.get_running_loop().call_later(
+            DEAD_LINK_WAIT_S, self.forget, peer, "lost its connection"
+        )
 
     def peer_gone(self, peer: Peer, verb: str) -> None:
         peer_id = peer.link.peer_id
+        self.doorman.gone(peer_id)
         member = self.roster.remove(peer_id)
-        if self.doorman.gone(peer_id) or member is None:
+        if member is None:
             return
         self.notify(DeviceLeft(member.name, verb))
         if self._answering is not None:
             self._answering.withdraw(peer_id)
-        if self._start is not None and peer_id in self._start.workers:
-            self._chain_device_gone(member.name, verb)
+        self.keeper.gone(peer_id, verb)
         self._tell_roster()
 
     def bye_came(self, peer: Peer, reason: str, *, closed: bool) -> None:
@@ -274,92 +320,135 @@ class Host(Device):
         return False
 
     def may_be_loading(self, peer: Peer) -> bool:
-        return self._starting
+        return self.keeper.loads(peer.link.peer_id)
+
+    # ---- Room, for the keeper of the chain -----------------------------------------------------
+
+    def candidates(self, seated: Sequence[str]) -> list[Member]:
+        host, *others = self.roster.order_for_deal(seated)
+        return [host, *(each for each in others if self._is_reachable(each.peer_id))]
+
+    def admitted_peer(self, peer_id: str) -> Peer | None:
+        peer = self.peers.get(peer_id)
+        return peer if peer is not None and peer.admitted else None
+
+    def name_of(self, peer_id: str) -> str:
+        return self.roster.name_of(peer_id)
+
+    def tell(self, peer_id: str, message: Message) -> None:
+        peer = self.peers.get(peer_id)
+        if peer is not None:
+            self.send(peer, message)
+
+    def dealing(self, *, now: bool) -> None:
+        self.loading = now
+
+    def dealt(self, shard: Shard) -> None:
+        trunk = Trunk(shard, self._compute, self.keeper.chain)
+        if self._answering is None:
+            self._answering = self._begin_to_answer(trunk)
+        else:
+            self._answering.trunk = trunk
+        self.say_ready()
+        self.notify(RoomOnline(self.model.label, self.model.context_size))
+        self._remembering.changed()
+
+    def say_ready(self) -> None:
+        self.broadcast(self._ready_all())
+
+    def _begin_to_answer(self, trunk: Trunk) -> Answering:
+        generation = self.settings.generation
+        answering = Answering(
+            trunk=trunk,
+            conversation=Conversation(self.model.tokenizer, generation.system),
+            settings=generation,
+            draw=self._draw,
+            broadcast=self.broadcast,
+            tell=self.tell,
+            notify=self.notify,
+            my_id=lambda: self.network.peer_id,
+            until_whole=self.keeper.until_whole,
+        )
+        if self._remembered is not None:
+            answering.take_up(self._remembered)
+        self.tasks.spawn(answering.work(), "answers")
+        self.tasks.spawn(self.keeper.guard.work(), "drop detection")
+        self.tasks.spawn(self.keeper.work(), "keeping the chain")
+        return answering
 
     # ---- devices -------------------------------------------------------------------------------
 
     def _let_in(self, peer: Peer, hello: Hello) -> None:
         """The gate said yes, and ``admit`` is on its way."""
+        name = clean_name(hello.name, peer.link.peer_id)
+        self._namesakes.settle(
+            peer.link.peer_id,
+            name,
+            is_back=bool(hello.back),
+            enter=lambda: self._enter(peer, hello, name),
+        )
+
+    def _enter(self, peer: Peer, hello: Hello, name: str) -> None:
         peer_id = peer.link.peer_id
-        name = clean_name(hello.name, peer_id)
+        if self.peers.get(peer_id) is not peer:
+            return  # it left while its name was looked into
         member = self.roster.add(Member(peer_id, name, peer.meta, proves_links=bool(hello.auth)))
         self.admit(peer)
         self._tell_roster()
         self.notify(DeviceJoined(member.name, device_label(member.meta)))
-        self._welcome(peer, member)
+        has_its_seat = self.keeper.came(peer_id, member.name)
+        self._welcome(peer, member, is_back=bool(hello.back), is_seated=has_its_seat)
         self._arrivals.set()
 
-    def _welcome(self, peer: Peer, member: Member) -> None:
-        if self._answering is None:
+    def _welcome(self, peer: Peer, member: Member, *, is_back: bool, is_seated: bool) -> None:
+        answering, layers = self._answering, self.keeper.layers_message()
+        if answering is None or layers is None or self.keeper.is_dealing:
             self.send(peer, loading.Wait())
             return
-        if member.holds_layers and self._start is not None:
+        if member.holds_layers and not is_seated:
             self.broadcast(loading.LeftOut(out=self._left_out()))
-        if self._start is not None:
-            self.send(peer, self._start.layers_message())
-        self.send(peer, self._ready_all())
-        self.send(peer, self._answering.history())
+        self.send(peer, layers)
+        if not is_seated:
+            self._say_state(peer)
+        if not is_back:
+            self.send(peer, answering.history())
+        for message in [*answering.so_far(), *answering.places_of(member.peer_id)]:
+            self.send(peer, message)
+
+    def _say_state(self, peer: Peer) -> None:
+        degraded = self.keeper.degraded
+        self.send(peer, loading.Degraded(why=degraded) if degraded else self._ready_all())
 
     def _left_out(self) -> dict[str, str]:
         """Devices without layers and why; who came after the deal is late."""
         held = {share.name for share in self.shares}
-        message = self._start.layers_message() if self._start else None
+        message = self.keeper.layers_message()
         reasons = dict(message.out or {}) if message else {}
         for member in self.roster.members.values():
             if member.holds_layers and member.name not in held:
                 reasons.setdefault(member.name, "late")
         return reasons
 
-    def _candidates(self) -> list[Member]:
-        """Devices that may hold layers: the host, then the others by name (decision 13)."""
-        host, *others = self.roster.members.values()
-        able = [member for member in others if member.holds_layers]
-        return [host, *sorted(able, key=lambda member: member.name)]
-
     def _pledged(self, peer_id: str, gb: float) -> None:
         member = self.roster.members.get(peer_id)
         if member is not None:
             member.meta["contribGB"] = gb
             self._tell_roster()
+            self._arrivals.set()
 
     def _tell_roster(self) -> None:
         self.broadcast(self.roster.to_message())
 
-    def _link_to(self, peer_id: str) -> Link | None:
-        peer = self.peers.get(peer_id)
-        return peer.link if peer is not None and peer.admitted else None
+    def _is_reachable(self, peer_id: str) -> bool:
+        peer = self.admitted_peer(peer_id)
+        return peer is not None and peer.link.is_open
 
-    def _rtt_s(self, peer_id: str) -> float | None:
-        peer = self.peers.get(peer_id)
-        return peer.rtt_s if peer else None
+    def _names_here(self) -> set[str]:
+        return {member.name for member in self.candidates(())}
 
-    # ---- going online --------------------------------------------------------------------------
-
-    async def _bring_online(self) -> None:
-        members = self._candidates()
-        deal = make_deal(self.model, members, self.settings.split)
-        start = self._start = Start(
-            self.model, members, deal, self._loader, self._tell, self.broadcast, self.notify
-        )
-        self.loading = True
-        self._chain.deal(start.workers)
-        self._shard = await start.run()
-        trunk = Trunk(self._shard, self._compute, self._chain)
-        generation = self.settings.generation
-        self._answering = Answering(
-            trunk=trunk,
-            conversation=Conversation(self.model.tokenizer, generation.system),
-            settings=generation,
-            draw=self._draw,
-            broadcast=self.broadcast,
-            tell=self._tell,
-            notify=self.notify,
-            my_id=lambda: self.network.peer_id,
-        )
-        self.tasks.spawn(self._answering.work(), "answers")
-        self.tasks.spawn(self._guard.work(), "drop detection")
-        self.broadcast(self._ready_all())
-        self.notify(RoomOnline(self.model.label, self.model.context_size))
+    async def _until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            await self.until_changed()
 
     def _ready_all(self) -> loading.ReadyAll:
         return loading.ReadyAll(
@@ -371,9 +460,13 @@ class Host(Device):
 
     # ---- questions -----------------------------------------------------------------------------
 
+    @property
+    def _is_answering(self) -> bool:
+        return self._answering is not None and self._answering.is_busy
+
     def _ask(self, ask: Ask) -> asyncio.Future[AnswerRecord]:
-        if self._degraded is not None:
-            raise AskRefused(self._degraded)
+        if self.keeper.degraded is not None:
+            raise AskRefused(self.keeper.degraded)
         if self._answering is None:
             raise AskRefused("The model is not loaded yet; ask again when the room is online.")
         return self._answering.ask(ask)
@@ -382,54 +475,8 @@ class Host(Device):
         if not text.strip():
             return
         peer_id = peer.link.peer_id
-        ask = Ask(peer_id, self.roster.name_of(peer_id), text[:TEXT_CHARACTERS_MAX])
+        ask = Ask(peer_id, self.name_of(peer_id), text[:TEXT_CHARACTERS_MAX])
         try:
             self._ask(ask)
         except AskRefused as error:
             self.send(peer, Busy(why=str(error)))
-
-    def _tell(self, peer_id: str, message: Message) -> None:
-        peer = self.peers.get(peer_id)
-        if peer is not None:
-            self.send(peer, message)
-
-    # ---- trouble -------------------------------------------------------------------------------
-
-    def _device_failed(self, peer_id: str, message: loading.ErrorReport) -> None:
-        if self._start is None or peer_id not in self._start.workers:
-            return
-        name = self.roster.name_of(peer_id)
-        if message.load:
-            self._start.fail(f"{name} couldn't load its layers ({message.message})")
-        kind: LapFailure = "not-a-number" if "NaN" in message.message else "device-error"
-        self._chain.report(LapFailed(kind, f"{name} reported an error: {message.message}"))
-
-    def _chain_link_lost(self, peer_id: str, name: str, *, is_up: bool) -> None:
-        if is_up or self._start is None or peer_id not in self._start.workers:
-            return
-        reporter, lost = self.roster.name_of(peer_id), clean_name(name, peer_id)
-        to_whom = "" if self._guard.is_stalled(lost) else f" to {reporter}"
-        self._chain_device_gone(lost, f"stopped responding{to_whom}")
-
-    def _chain_device_gone(self, name: str, verb: str) -> None:
-        share = next((share for share in self.shares if share.name == name), None)
-        layers = f" (it held layers {share.lo}–{share.hi - 1})" if share else ""
-        sentence = f"{name} {verb}{layers}"
-        if self._starting and self._start is not None:
-            self._start.fail(f"{sentence} while the model was loading.")
-        self._degrade(sentence)
-
-    def _degrade(self, what: str) -> None:
-        """The chain is broken: laps in flight fail, nobody may ask."""
-        self._chain.break_off(LapFailed("left", f"{what}, so the answer could not go on."))
-        if self._answering is not None and self._degraded is None:
-            self._degraded = f"{what}; the room cannot answer without it."
-            self.broadcast(loading.Degraded(why=self._degraded))
-            self.notify(RoomDegraded(self._degraded))
-
-    def _needs_guard(self) -> bool:
-        answers = self._answering is not None and self._answering.is_busy
-        return answers and not self._chain.is_empty and self._degraded is None
-
-    def _chain_peers(self) -> list[Peer]:
-        return [peer for peer_id in self._chain.workers if (peer := self.peers.get(peer_id))]

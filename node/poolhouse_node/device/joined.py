@@ -11,6 +11,8 @@ from poolhouse_node.device.device import Device, Identity, Peer
 from poolhouse_node.device.entrance import Entrance, Secrets
 from poolhouse_node.device.events import (
     Dealt,
+    HostFound,
+    HostLost,
     LoadProgress,
     Notice,
     RoomDegraded,
@@ -20,6 +22,7 @@ from poolhouse_node.device.events import (
     StartFailed,
 )
 from poolhouse_node.device.neighbours import Neighbours
+from poolhouse_node.device.returning import come_back
 from poolhouse_node.device.worker import Worker
 from poolhouse_node.room.asks import TEXT_CHARACTERS_MAX
 from poolhouse_node.room.joining import Joiner
@@ -89,6 +92,11 @@ class JoinedDevice(Device):
         self._loader, self._compute = loader, compute
         self._online = asyncio.Event()
         self._inside = asyncio.Event()
+        self._turned_away = asyncio.Event()
+        """The link to the host ended while this device waited at the gate."""
+        self._was_inside = False
+        self._returning: asyncio.Task[None] | None = None
+        self._host_name: str | None = None
         self._secrets, self._trust_unverified = secrets or Secrets(), trust_unverified
         self._draw_bytes = draw_bytes
         self._entrance: Entrance | None = None
@@ -104,7 +112,8 @@ class JoinedDevice(Device):
             compute=self._compute,
             tasks=self.tasks,
             tell_host=self._tell_host,
-            link_to_next=self._neighbours.link_to,
+            open_link=self._neighbours.link_to,
+            name_of=self._name_of,
             host_link=self._host_link,
             loading_changed=self._loading_changed,
         )
@@ -112,7 +121,7 @@ class JoinedDevice(Device):
 
     async def __aexit__(self, *exc_info: object) -> None:
         await super().__aexit__(*exc_info)
-        await self.worker.release()
+        await self.worker.close()
 
     async def join(self) -> None:
         """Dial the host and wait until it lets this device in. Raises :class:`JoinFailed`."""
@@ -120,22 +129,44 @@ class JoinedDevice(Device):
             await self.network.dial(self.host_id, timeout_s=JOIN_S)
         except LinkFailed as error:
             raise JoinFailed(NO_ROOM if error.kind == "no-such-peer" else str(error)) from error
+        is_in = await self._until_let_in()
+        if self._over.done():
+            raise JoinFailed(self._over.result().why)
+        if not is_in:
+            raise JoinFailed("The host took the link but said nothing; try again.")
+
+    async def _until_let_in(self) -> bool:
+        """Wait at the gate; False when the host says nothing, ends the link, or refuses."""
         inside = asyncio.ensure_future(self._inside.wait())
+        turned_away = asyncio.ensure_future(self._turned_away.wait())
+        waited: set[asyncio.Future[Any]] = {inside, turned_away, self._over}
         try:
-            while not inside.done():
-                waited: set[asyncio.Future[Any]] = {inside, self._over}
+            done: set[asyncio.Future[Any]] = set()
+            while not done:
                 done, _ = await asyncio.wait(
                     waited, timeout=HOST_HELLO_S, return_when=asyncio.FIRST_COMPLETED
                 )
-                if self._over.done():
-                    raise JoinFailed(self._over.result().why)
                 if not done and not self._is_in_lobby():
-                    raise JoinFailed("The host took the link but said nothing; try again.")
+                    return False
+            return inside.done() and not self._over.done()
         finally:
             inside.cancel()
+            turned_away.cancel()
 
     def _is_in_lobby(self) -> bool:
         return self._entrance is not None and self._entrance.waits_in_lobby
+
+    async def _come_back(self, *, path_broke: bool) -> None:
+        """The host's link was lost: keep the layers and try to get in again."""
+
+        async def dial(timeout_s: float) -> None:
+            self._turned_away.clear()
+            await self.network.dial(self.host_id, timeout_s=timeout_s)
+
+        if await come_back(dial, self._until_let_in, path_broke=path_broke):
+            self.notify(HostFound())
+        else:
+            self._end("The host did not come back; the room is over for this device.")
 
     async def until_online(self) -> None:
         """Wait until the room can answer. Raises :class:`JoinFailed` when it is over before."""
@@ -158,8 +189,9 @@ class JoinedDevice(Device):
             raise AskFailed(self._over.result().why)
         if not text.strip():  # a host ignores it
             raise AskFailed("The question is empty.")
-        answer = self.screen.expect()
-        self._tell_host(Ask(text=text[:TEXT_CHARACTERS_MAX]))
+        text = text[:TEXT_CHARACTERS_MAX]
+        answer = self.screen.expect(text)
+        self._tell_host(Ask(text=text))
         return await answer
 
     def stop(self) -> None:
@@ -178,8 +210,14 @@ class JoinedDevice(Device):
 
     def hello_came(self, peer: Peer, hello: Hello) -> None:
         peer.meta = clean_meta(hello.meta, on_host=False)
-        if self.is_host(peer) and self._entrance is not None:
-            self._entrance.host_hello(peer, hello)
+        if not self.is_host(peer) or self._entrance is None:
+            return
+        host_name = clean_name(hello.name, self.host_id)
+        if self._was_inside and host_name != self._host_name:
+            self._end("Another room is open under this code now.")
+            return
+        self._host_name = host_name
+        self._entrance.host_hello(peer, hello)
 
     def passes_held(self, message: Message) -> bool:
         return isinstance(message, Auth | Lobby | Admit | Mesh)
@@ -204,11 +242,34 @@ class JoinedDevice(Device):
     def peer_gone(self, peer: Peer, verb: str) -> None:
         self._neighbours.gone(peer.link.peer_id)
         if self.is_host(peer):
+            self._host_gone(peer, verb)
+        else:
+            self.worker.link_lost(peer.link.peer_id)
+
+    def _host_gone(self, peer: Peer, verb: str) -> None:
+        self._inside.clear()
+        self._turned_away.set()
+        if not self._was_inside:
             self._end(f"The host {verb}; the room is over for this device.")
-            return
-        name = self.roster.name_of(peer.link.peer_id)
-        if self.worker.next_lost(peer.link.peer_id):
-            self._tell_host(loading.LinkLost(name=name, up=0))
+        elif not self._over.done() and self._returning is None:
+            self.screen.host_lost()
+            self.notify(HostLost(verb))
+            self._returning = self.tasks.spawn(
+                self._come_back(path_broke=peer.link.path_broke), "coming back"
+            )
+            self._returning.add_done_callback(self._returned)
+
+    def _returned(self, _: asyncio.Task[None]) -> None:
+        self._returning = None
+        if not self._over.done() and self.host_id not in self.peers and not self._leaving:
+            # The link was lost again between being let in and the end of the task.
+            self._inside.clear()
+            self._returning = self.tasks.spawn(self._come_back(path_broke=False), "coming back")
+            self._returning.add_done_callback(self._returned)
+
+    def link_replaced(self, older: Peer) -> None:
+        if not self.is_host(older):
+            self.worker.link_lost(older.link.peer_id)
 
     def bye_came(self, peer: Peer, reason: str, *, closed: bool) -> None:
         if self.is_host(peer):
@@ -251,12 +312,16 @@ class JoinedDevice(Device):
 
     def _say_hello(self, peer: Peer, proofs: dict[str, object]) -> None:
         fields = {"name": self.name, "v": PROTOCOL, "meta": self.identity.meta, "join": 1}
+        is_back = self._was_inside or self._secrets.come_back_pass
+        if is_back and not self.screen.misses_something:  # who says so gets no history
+            fields["back"] = 1  # also a process that was started again: its pass was kept
         self.send(peer, Hello(**fields, **proofs))  # type: ignore[arg-type]  # the fields of Hello
 
     def _go_in(self, peer: Peer, mesh_key: str) -> None:
         self.network.mesh.key = mesh_key
         if not peer.admitted:
             self.admit(peer)
+            self._was_inside = True
             self._inside.set()
 
     def _host_says(self, peer: Peer, message: Message) -> None:
@@ -270,6 +335,8 @@ class JoinedDevice(Device):
             case loading.Load():
                 self._held = {}  # of an earlier deal
                 self.worker.take_load(message)
+            case loading.Next():
+                self.worker.take_next(message)
             case loading.HostProgress(all=shares):
                 for name, percent in shares.items():
                     self.notify(LoadProgress(name, int(percent)))
@@ -291,6 +358,7 @@ class JoinedDevice(Device):
                 self._layers(message)
             case loading.ReadyAll(label=label, ctx=context_size):
                 self._online.set()
+                self.screen.room_online()
                 self.notify(RoomOnline(label, context_size or 0))
             case loading.Wait():
                 self.notify(Notice("The room is not online yet; its host has to deal the layers."))
@@ -300,7 +368,7 @@ class JoinedDevice(Device):
                 self.notify(RoomDegraded(why))
             case loading.StartFailed(why=why):
                 self.notify(StartFailed(why))
-                self.tasks.spawn(self.worker.release(), "release layers")
+                self.worker.release()
             case _:
                 self.screen.take(message)
 
@@ -324,10 +392,13 @@ class JoinedDevice(Device):
         ]
         self.notify(Dealt("", tuple(shares), tuple((message.out or {}).items())))
         if self.name not in message.by and self.worker.layers is not None:
-            self.tasks.spawn(self.worker.release(), "release layers")
+            self.worker.release()
 
     def _loading_changed(self, loading_now: bool) -> None:
         self.loading = loading_now
+
+    def _name_of(self, peer_id: str) -> str:
+        return self.roster.name_of(peer_id)
 
     def _host_link(self) -> Link | None:
         peer = self.peers.get(self.host_id)
@@ -344,5 +415,8 @@ class JoinedDevice(Device):
         self.screen.fail(why)
         if not self._over.done():
             self._over.set_result(RoomEnd(why, orderly))
-            if self._inside.is_set():  # before, join() raises it
+            if self._was_inside:  # before, join() raises it
                 self.notify(RoomOver(why))
+                self.worker.release()
+            if self._returning is not None and self._returning is not asyncio.current_task():
+                self._returning.cancel()

@@ -10,7 +10,7 @@ from poolhouse_node.device.dealing import Start, StartError, make_deal
 from poolhouse_node.device.events import RoomDegraded, RoomMended
 from poolhouse_node.device.guard import ChainGuard
 from poolhouse_node.device.laps import WorkerChain
-from poolhouse_node.device.worker import HOST
+from poolhouse_node.device.next_link import HOST
 from poolhouse_node.generate.ports import LapFailed
 from poolhouse_node.room.roster import clean_name
 from poolhouse_node.room.seats import Seat, Seats

@@ -52,7 +52,7 @@ class FrameRunner:
     compute: Compute
     forward: Callable[[Frame], None]
     report: Callable[[str], None]
-    returns_to_host: bool
+    returns_to_host: Callable[[], bool]
     _waiting: asyncio.Queue[Frame] = field(
         default_factory=lambda: asyncio.Queue(FRAMES_WAITING_MAX)
     )
@@ -92,7 +92,7 @@ class FrameRunner:
         return self.shard.pack(hidden)
 
     def _outgoing(self, frame: Frame, packed: Packed) -> Frame:
-        if not self.returns_to_host:
+        if not self.returns_to_host():
             return Frame(
                 frame.kind, frame.position, frame.columns, packed.data, frame.spec, frame.control
             )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from poolhouse_node.room.links import LinkFailed
 from poolhouse_node.room.mesh import MESH_WAIT_S, MeshGreeting
+from poolhouse_node.room.returning import LINK_STALE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,7 +41,9 @@ class Neighbours:
     drop: Callable[[Peer, str], None]
     _greetings: dict[str, MeshGreeting] = field(default_factory=dict)
     _proved: dict[str, asyncio.Future[Link]] = field(default_factory=dict)
-    _dialing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _dialing: defaultdict[str, asyncio.Lock] = field(
+        default_factory=lambda: defaultdict(asyncio.Lock)
+    )
 
     def greet(self, peer: Peer) -> None:
         """A link to a device opened, dialed by either side: prove this end."""
@@ -77,17 +81,25 @@ class Neighbours:
         """A link ended."""
         self._greetings.pop(peer_id, None)
 
-    async def link_to(self, peer_id: str) -> Link:
-        """A link over which that device takes frames, dialed if there is none.
+    async def link_to(self, peer_id: str, *, fresh: bool = False) -> Link:
+        """A link over which that device takes frames: the one there is, if it is heard, or a new
+        one; with ``fresh`` always a new one.
 
         Both ends must have admitted it. Our proof went out before the pings below on the same
         ordered channel, so their answer shows that the other end has seen the proof. Raises
         :class:`LinkFailed <poolhouse_node.room.links.LinkFailed>`.
         """
-        async with self._dialing:  # one dial, however many wait for the link
-            if peer_id not in self.peers:
+        async with self._dialing[peer_id]:  # one dial, however many wait for the link
+            if fresh or not self._is_good(peer_id):
                 await self.network.dial(peer_id, timeout_s=DIAL_S)
             return await self._until_proved(peer_id)
+
+    def _is_good(self, peer_id: str) -> bool:
+        peer = self.peers.get(peer_id)
+        if peer is None or not peer.link.is_open:
+            return False
+        quiet_s = asyncio.get_running_loop().time() - peer.link.heard_at
+        return quiet_s <= LINK_STALE_S
 
     async def _until_proved(self, peer_id: str) -> Link:
         proved: asyncio.Future[Link] = asyncio.get_running_loop().create_future()

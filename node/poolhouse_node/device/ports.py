@@ -37,6 +37,11 @@ class Link(Protocol):
         ...
 
     @property
+    def path_broke(self) -> bool:
+        """It ended because the network carried nothing any more, not by the other side's will."""
+        ...
+
+    @property
     def transport(self) -> str:
         """What carries it, for people: ``libdatachannel host/host``."""
         ...

@@ -26,12 +26,14 @@ def room_status(
     peers: Mapping[str, Peer],
     shares: Iterable[Share],
     waiting: Iterable[Waiting],
+    waits_for: tuple[str, float, float | None] | None = None,
 ) -> dict[str, object]:
     """Who is here, link by link, who waits, and what the room does or waits for."""
     layers = {share.name: [share.lo, share.hi] for share in shares}
     return {
         "code": code,
         "state": state,
+        "waits_for": _awaited(waits_for),
         "devices": [
             _device(member, peers.get(member.peer_id), layers.get(member.name))
             for member in members
@@ -40,6 +42,15 @@ def room_status(
             {"name": each.name, "label": each.label, "digits": each.digits} for each in waiting
         ],
     }
+
+
+def _awaited(waits_for: tuple[str, float, float | None] | None) -> dict[str, object] | None:
+    """What a chain that is not whole waits for; ``deal_in_s`` is null when it waits for ever."""
+    if waits_for is None:
+        return None
+    what, since_s, deal_in_s = waits_for
+    rest = None if deal_in_s is None else round(deal_in_s, 1)
+    return {"what": what, "since_s": round(since_s, 1), "deal_in_s": rest}
 
 
 def _device(member: Member, peer: Peer | None, layers: list[int] | None) -> dict[str, object]:

@@ -6,8 +6,8 @@ from typing import Final
 
 __all__ = [
     "DEAD_LINK_WAIT_S",
-    "KNOCK_S",
     "KNOCKING_S",
+    "KNOCK_S",
     "LINK_STALE_S",
     "REDIAL_S",
     "next_knock_s",

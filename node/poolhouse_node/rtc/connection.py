@@ -78,6 +78,8 @@ class ConnectionPort(Protocol):
     engine: str
     wire: Channel
     keepalive: Channel
+    path_broke: bool
+    """The network ended it: nothing came through any more."""
 
     @property
     def is_open(self) -> bool:
@@ -133,6 +135,7 @@ class Connection:
         self.engine: str = peer.engine
         self.state: ConnectionState = "opening"
         self.answered = False
+        self.path_broke = False
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.on_open: Callable[[], None] = _ignore
         self._peer = peer
@@ -327,6 +330,7 @@ class Connection:
 
     def _peer_changed(self, state: PeerState) -> None:
         if state == "failed":
+            self.path_broke = True
             self._end("The path to the other device broke.")
         elif state == "closed":
             self._end("The other device closed the connection.")

@@ -114,6 +114,10 @@ class Link:
         return self._heard_at
 
     @property
+    def path_broke(self) -> bool:
+        return self._main.path_broke
+
+    @property
     def transport(self) -> str:
         pair = self._main.pair()
         return f"{self._main.engine} {pair.local}/{pair.remote}" if pair else self._main.engine

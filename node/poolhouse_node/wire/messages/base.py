@@ -28,12 +28,17 @@ __all__ = [
     "Short",
     "Slot",
     "Url",
+    "Version",
     "sent_dict",
     "sent_list",
 ]
 
-Flag = bool | int
+_Exact = Annotated[int, Meta(ge=-(1 << 53), le=1 << 53)]
+"""A whole number that JavaScript holds exactly, and that can be sent on."""
+Flag = bool | _Exact
 """A yes or no. JavaScript peers send 1, 0, true or false; ask for its truth, send 1."""
+Version = _Exact
+"""A protocol version, as a peer says it."""
 
 Id = Annotated[str, Meta(max_length=128)]
 """A peer id, an ask id, a catalogue key."""

@@ -18,6 +18,7 @@ from poolhouse_node.wire.messages.base import (
     Millis,
     Number,
     Secret,
+    Version,
     sent_dict,
 )
 
@@ -75,7 +76,7 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello", rename={"pass_": "p
     meta: DeviceMeta = msgspec.field(default_factory=sent_dict)
     v: int = 1
     """Protocol version: 1 when missing, -1 when not a whole number in 0..999999."""
-    auth: int | None = None
+    auth: Version | None = None
     """1 or more: this device proves its links."""
     died: Died | None = None
     join: Flag = False
@@ -151,7 +152,7 @@ _HELLO_FIELDS = {field.encode_name: field.type for field in msgspec.structs.fiel
 class Auth(Message, frozen=True, kw_only=True, tag="auth"):
     """The host's challenge to a held device."""
 
-    v: int | None = None
+    v: Version | None = None
     hn: Secret
     """The host's nonce."""
 
@@ -201,7 +202,7 @@ class Leaving(Message, frozen=True, kw_only=True, tag="leaving"):
 class Mesh(Message, frozen=True, kw_only=True, tag="mesh"):
     """Proof of the room's mesh key on a link or a stripe (joining, section 6)."""
 
-    v: int | None = None
+    v: Version | None = None
     p: Hex | None = None
     none: Flag = False
     """It has no mesh key, or no fingerprints to bind it to."""

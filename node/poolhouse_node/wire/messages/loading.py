@@ -19,6 +19,7 @@ from poolhouse_node.wire.messages.base import (
     Short,
     Slot,
     Url,
+    Version,
     sent_dict,
     sent_list,
 )
@@ -102,7 +103,7 @@ class Load(Message, frozen=True, kw_only=True, tag="ai-load"):
     worker's own.
     """
 
-    v: int | None = None
+    v: Version | None = None
     model: Id
     range: tuple[Layer, Layer]
     ctx: Position | None = None
