@@ -50,6 +50,8 @@ class HostOptions:
     wait: int = 1
     is_open: bool = False
     denies_unknown: bool = False
+    takes_older_devices: bool = False
+    """Take raw secrets and unproved stripes of devices from before the proofs."""
 
     def settings(self) -> HostSettings:
         """The host's part of it."""
@@ -60,6 +62,7 @@ class HostOptions:
         """The gate of a room hosted here before under this code, or a new one."""
         gate = Gate.restore(secrets.token_bytes, state.load_gate())
         gate.asks = not self.is_open
+        gate.takes_raw_secrets = self.takes_older_devices
         return gate
 
 
@@ -73,6 +76,7 @@ async def host_room(options: HostOptions) -> int:
     network, code = await open_room(options.place, options.code)
     state = RoomState.of(code, os.environ)
     gate = options.gate(state)
+    network.mesh.takes_older_devices = options.takes_older_devices
     state.save_gate(gate.state())
     host = make_host(
         network,
@@ -108,6 +112,11 @@ def _say_how_to_join(view: TerminalView, invite: str, code: str, options: HostOp
         view.say("Nobody else does (--deny-unknown).")
     else:
         view.say(f"Who joins with the code {shown} alone waits until you allow it.")
+    if options.takes_older_devices:
+        view.say(
+            "Older devices may show the link's key as it is (--take-older-devices): whoever runs "
+            "the signaling server can learn it and get in. Use a server of your own."
+        )
 
 
 async def _serve(

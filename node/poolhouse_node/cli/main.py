@@ -156,6 +156,7 @@ def host(
     deny_unknown: Annotated[
         bool, typer.Option(help="Refuse whoever has no invite link or pass, without asking.")
     ] = False,
+    take_older_devices: opt.TakeOlderDevices = False,
     wait: Annotated[
         int, typer.Option(min=0, max=64, help="Deal the layers when this many devices joined.")
     ] = 1,
@@ -203,6 +204,7 @@ def host(
                 wait=wait,
                 is_open=open_room,
                 denies_unknown=deny_unknown,
+                takes_older_devices=take_older_devices,
             )
         )
     )

@@ -29,6 +29,7 @@ __all__ = [
     "Split",
     "Stun",
     "System",
+    "TakeOlderDevices",
     "Temperature",
     "Threads",
     "TopK",
@@ -79,6 +80,16 @@ RoomSignal = Annotated[
 TrustUnverified = Annotated[
     bool,
     typer.Option(help="Go in although the host does not prove that it knows the room's secret."),
+]
+TakeOlderDevices = Annotated[
+    bool,
+    typer.Option(
+        help="Let in devices from before the proofs, which show the link's key or their pass as "
+        "it is. Whoever runs the signaling server can then learn it, get in, and speak for such a "
+        "device. Devices of this program still prove theirs, and take no links from older ones: "
+        "those ask, or hold layers next to the host.",
+        envvar="POOLHOUSE_TAKE_OLDER_DEVICES",
+    ),
 ]
 HostedRoom = Annotated[
     str | None,
