@@ -76,7 +76,6 @@ async def host_room(options: HostOptions) -> int:
     network, code = await open_room(options.place, options.code)
     state = RoomState.of(code, os.environ)
     gate = options.gate(state)
-    network.mesh.takes_older_devices = options.takes_older_devices
     state.save_gate(gate.state())
     host = make_host(
         network,
