@@ -13,9 +13,17 @@ from poolhouse_node.cli.hosting import chat, failing_with_tasks, say_what_runs
 from poolhouse_node.cli.loading import EngineLoader, open_model
 from poolhouse_node.cli.machine import default_name, default_pledge_gb, free_cores
 from poolhouse_node.cli.pulling import pull_with_progress, require_computable
+from poolhouse_node.cli.resuming import (
+    closed_at_the_end,
+    find_former,
+    lock_room,
+    make_keeper,
+    open_or_claim,
+    resumed,
+)
 from poolhouse_node.cli.room import HostCommands
 from poolhouse_node.cli.room_socket import serve_commands
-from poolhouse_node.cli.rooms import Place, make_host, make_invite, open_room
+from poolhouse_node.cli.rooms import Place, make_host, make_invite
 from poolhouse_node.cli.state import RoomState
 from poolhouse_node.cli.view import TerminalView
 from poolhouse_node.device.answering import GenerationSettings
@@ -52,6 +60,11 @@ class HostOptions:
     denies_unknown: bool = False
     takes_older_devices: bool = False
     """Take raw secrets and unproved stripes of devices from before the proofs."""
+    redeal_after_s: float | None = 60.0
+    """``None``: never without the person."""
+    resume: bool = False
+    said: frozenset[str] = frozenset()
+    """Names of the options that were given: a record does not change them."""
 
     def settings(self) -> HostSettings:
         """The host's part of it."""
@@ -69,18 +82,22 @@ class HostOptions:
 async def host_room(options: HostOptions) -> int:
     """Open a room, wait for devices, deal, then answer until the person ends it."""
     view = TerminalView()
+    former = find_former(options, os.environ, view.say) if options.resume else None
+    if former is not None:
+        options = resumed(options, former.options)
     require_computable(options.model)
     store, file = await pull_with_progress(options.model, view)
     model = open_model(file, options.context_size)
     loader = EngineLoader(store, options.device, options.threads or free_cores(), file)
-    network, code = await open_room(options.place, options.code)
+    network, code = await open_or_claim(options.place, options.code, former, view.say)
     state = RoomState.of(code, os.environ)
     gate = options.gate(state)
-    state.save_gate(gate.state())
+    name = options.name or default_name()
+    keeper = make_keeper(state, options, former, view.say, host_name=name, model_key=model.key)
     host = make_host(
         network,
         view,
-        name=options.name or default_name(),
+        name=name,
         pledge_gb=options.pledge_gb or default_pledge_gb(),
         model=model,
         loader=loader,
@@ -91,14 +108,16 @@ async def host_room(options: HostOptions) -> int:
     )
     commands = HostCommands(host, lambda: make_invite(options.place, code, gate.key))
     loader.warm_up()
-    async with host, serve_commands(state, commands.handle):
-        try:
-            _say_how_to_join(view, commands.invite(), code, options)
-            serving = asyncio.ensure_future(_serve(host, options, view, commands))
-            return await failing_with_tasks(host, serving)
-        finally:
-            view.close()
-            await host.close_room("The host closed the room.")
+    with lock_room(state, former):
+        state.save_gate(gate.state())
+        async with keeper, host, serve_commands(state, commands.handle):
+            try:
+                async with closed_at_the_end(host, keeper):
+                    _say_how_to_join(view, commands.invite(), code, options)
+                    serving = asyncio.ensure_future(_serve(host, options, view, commands))
+                    return await failing_with_tasks(host, serving)
+            finally:
+                view.close()
 
 
 def _say_how_to_join(view: TerminalView, invite: str, code: str, options: HostOptions) -> None:
