@@ -9,22 +9,13 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from poolhouse_node.cli.hosting import chat, failing_with_tasks, say_what_runs
+from poolhouse_node.cli.hosting import chat, failing_with_tasks, hosted_room, say_what_runs
 from poolhouse_node.cli.loading import EngineLoader, open_model
 from poolhouse_node.cli.machine import default_name, default_pledge_gb, free_cores
 from poolhouse_node.cli.pulling import pull_with_progress, require_computable
-from poolhouse_node.cli.resuming import (
-    closed_at_the_end,
-    find_former,
-    lock_room,
-    make_keeper,
-    open_or_claim,
-    resumed,
-)
+from poolhouse_node.cli.resuming import find_former, resumed
 from poolhouse_node.cli.room import HostCommands
 from poolhouse_node.cli.room_socket import serve_commands
-from poolhouse_node.cli.rooms import Place, make_host, make_invite
-from poolhouse_node.cli.state import RoomState
 from poolhouse_node.cli.view import TerminalView
 from poolhouse_node.device.answering import GenerationSettings
 from poolhouse_node.device.host import HostSettings
@@ -32,7 +23,9 @@ from poolhouse_node.room.gate import Gate
 from poolhouse_node.wire.codes import format_code
 
 if TYPE_CHECKING:
-    from poolhouse_node.device.host import Host
+    from poolhouse_node.cli.hosting import HostedRoom
+    from poolhouse_node.cli.rooms import Place
+    from poolhouse_node.cli.state import RoomState
     from poolhouse_node.generate.sampler import Sampling
 
 __all__ = ["HostOptions", "host_room"]
@@ -87,35 +80,25 @@ async def host_room(options: HostOptions) -> int:
         options = resumed(options, former.options)
     require_computable(options.model)
     store, file = await pull_with_progress(options.model, view)
-    model = open_model(file, options.context_size)
     loader = EngineLoader(store, options.device, options.threads or free_cores(), file)
-    network, code = await open_or_claim(options.place, options.code, former, view.say)
-    state = RoomState.of(code, os.environ)
-    gate = options.gate(state)
-    name = options.name or default_name()
-    keeper = make_keeper(state, options, former, view.say, host_name=name, model_key=model.key)
-    host = make_host(
-        network,
-        view,
-        name=name,
-        pledge_gb=options.pledge_gb or default_pledge_gb(),
-        model=model,
-        loader=loader,
-        settings=options.settings(),
-        gate=gate,
-        save_gate=state.save_gate,
-        seed=options.seed,
-    )
-    commands = HostCommands(host, lambda: make_invite(options.place, code, gate.key))
     loader.warm_up()
-    with lock_room(state, former):
-        state.save_gate(gate.state())
-        async with keeper, host, serve_commands(state, commands.handle):
+    hosted = hosted_room(
+        options,
+        former,
+        view,
+        place=options.place,
+        model=open_model(file, options.context_size),
+        loader=loader,
+        name=options.name or default_name(),
+        pledge_gb=options.pledge_gb or default_pledge_gb(),
+    )
+    async with hosted as room:
+        commands = HostCommands(room.host, room.invite)
+        async with serve_commands(room.state, commands.handle):
             try:
-                async with closed_at_the_end(host, keeper):
-                    _say_how_to_join(view, commands.invite(), code, options)
-                    serving = asyncio.ensure_future(_serve(host, options, view, commands))
-                    return await failing_with_tasks(host, serving)
+                _say_how_to_join(view, room.invite(), room.code, options)
+                serving = asyncio.ensure_future(_serve(room, options, view, commands))
+                return await failing_with_tasks(room.host, serving)
             finally:
                 view.close()
 
@@ -138,8 +121,9 @@ def _say_how_to_join(view: TerminalView, invite: str, code: str, options: HostOp
 
 
 async def _serve(
-    host: Host, options: HostOptions, view: TerminalView, commands: HostCommands
+    room: HostedRoom, options: HostOptions, view: TerminalView, commands: HostCommands
 ) -> int:
+    host = room.host
     if options.wait:
         view.say(f"Waiting for {options.wait} device(s) to join …")
     await host.until_devices(options.wait)

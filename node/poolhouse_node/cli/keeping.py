@@ -25,8 +25,8 @@ class RecordKeeper:
     """Writes the newest memory of a room, in a thread. An async context manager.
 
     The record is on disk when the context is entered, and at its end it is as new as the room
-    was; a room that is over for good leaves none. A disk that does not take it is said once and
-    stops nothing.
+    was. A room that is over for good leaves none, and one that ``is_passing`` leaves nothing at
+    all. A disk that does not take it is said once and stops nothing.
     """
 
     def __init__(
@@ -36,10 +36,12 @@ class RecordKeeper:
         memory: RoomMemory,
         say: Callable[[str], None],
         *,
+        is_passing: bool = False,
         now: Callable[[], float] = time.time,
         refresh_s: float = REFRESH_S,
     ) -> None:
         self._state, self._options, self._newest = state, options, memory
+        self._delete = state.forget if is_passing else state.delete_record
         self._say, self._now, self._refresh_s = say, now, refresh_s
         self._changed = asyncio.Event()
         self._ends = self._is_over = self._said = False
@@ -63,7 +65,7 @@ class RecordKeeper:
         self._changed.set()
         await self._task
         if self._is_over:
-            await asyncio.to_thread(self._state.delete_record)
+            await asyncio.to_thread(self._delete)
 
     async def _work(self) -> None:
         while not self._ends:

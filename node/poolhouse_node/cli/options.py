@@ -21,7 +21,9 @@ __all__ = [
     "Model",
     "Name",
     "Pledge",
+    "RedealAfter",
     "RelayOnly",
+    "Resume",
     "Room",
     "RoomSignal",
     "Seed",
@@ -36,6 +38,7 @@ __all__ = [
     "TrustUnverified",
     "UdpPorts",
     "WaitingDevice",
+    "parse_redeal_after",
     "parse_split",
 ]
 
@@ -43,6 +46,9 @@ EngineName = Literal["libdatachannel", "aiortc"]
 
 DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_SIGNAL = "localhost:8080"
+DEFAULT_REDEAL_AFTER = "60"
+REDEAL_AFTER_S_MAX = 86_400.0
+NEVER = "never"
 DEFAULT_MAX_TOKENS = 400
 """A normal answer (generation, section 12)."""
 
@@ -194,6 +200,24 @@ ContextSize = Annotated[
     int | None,
     typer.Option("--context", min=256, help="Positions of the context. Default: the model's."),
 ]
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        help="Take up the room hosted here in the last 15 minutes, with its conversation; a new "
+        "one when there is none. Options given here count, the others are as they were.",
+        envvar="POOLHOUSE_RESUME",
+    ),
+]
+RedealAfter = Annotated[
+    str,
+    typer.Option(
+        metavar="SECONDS",
+        help="When a device with layers is gone so long, deal them to the others. `0` or `never` "
+        "waits for it.",
+        envvar="POOLHOUSE_REDEAL_AFTER",
+    ),
+]
 Temperature = Annotated[
     float, typer.Option(min=0.0, max=10.0, help="0 takes the likeliest token every time.")
 ]
@@ -217,3 +241,16 @@ def parse_split(text: str | None) -> tuple[int, ...] | None:
             f"{text!r} is no split: write the layers of each device, host first, as in 10,10,10."
         )
     return split
+
+
+def parse_redeal_after(text: str) -> float | None:
+    """Seconds; ``None`` for never. Raises ``typer.BadParameter`` (exit status 2)."""
+    if text.strip().lower() == NEVER:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= REDEAL_AFTER_S_MAX:
+        raise typer.BadParameter(f"{text!r} is neither a number of seconds nor `{NEVER}`.")
+    return seconds or None

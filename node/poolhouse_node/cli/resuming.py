@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from poolhouse_node.cli.failures import CommandFailed
-from poolhouse_node.cli.keeping import RecordKeeper
 from poolhouse_node.cli.rooms import open_room
 from poolhouse_node.cli.running import ended_by
 from poolhouse_node.cli.state import RoomState, recorded_rooms
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from poolhouse_node.cli.host import HostOptions
+    from poolhouse_node.cli.keeping import RecordKeeper
     from poolhouse_node.cli.rooms import Place
     from poolhouse_node.cli.state import RoomLock
     from poolhouse_node.device.host import Host
@@ -36,7 +36,6 @@ __all__ = [
     "closed_at_the_end",
     "find_former",
     "lock_room",
-    "make_keeper",
     "open_or_claim",
     "recorded",
     "resumed",
@@ -110,8 +109,8 @@ def find_former(
 
 
 def _remembered(memory: RoomMemory) -> str:
-    count = len(memory.exchanges)
-    words = ["1 question so far" if count == 1 else f"{count} questions so far"]
+    count = memory.answers
+    words = ["1 question so far" if count == 1 else f"{count or 'no'} questions so far"]
     if memory.running is not None:
         words.append("one was being answered")
     if memory.waiting:
@@ -184,28 +183,6 @@ def _lasting(model: str) -> str:
     """A file's name that means the same in another folder; keys and URLs as they are."""
     path = Path(model).expanduser()
     return str(path.absolute()) if path.is_file() else model
-
-
-def make_keeper(
-    state: RoomState,
-    options: HostOptions,
-    former: FormerRoom | None,
-    say: Callable[[str], None],
-    *,
-    host_name: str,
-    model_key: str,
-    devices: int | None = None,
-) -> RecordKeeper:
-    """What keeps the room's record, with what the former host knew until this one knows more."""
-    memory = RoomMemory() if former is None else former.memory_for(model_key)
-    choices = recorded(
-        options,
-        code=state.code,
-        host_name=host_name,
-        model_key=model_key,
-        devices=devices,
-    )
-    return RecordKeeper(state, choices, memory, say)
 
 
 # ---- claiming and closing -----------------------------------------------------------------------

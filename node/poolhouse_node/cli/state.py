@@ -158,7 +158,9 @@ class RoomState:
 
     def make_folder(self) -> Path:
         """The folder, readable by its owner alone."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.folder.parent.parent.mkdir(parents=True, exist_ok=True)
+        self.folder.parent.mkdir(exist_ok=True, mode=0o700)  # codes are not everybody's business
+        self.folder.mkdir(exist_ok=True, mode=0o700)
         self.folder.chmod(0o700)
         return self.folder
 
