@@ -64,15 +64,14 @@ class RecordKeeper:
         self._ends = True
         self._changed.set()
         await self._task
-        if self._is_over:
-            await asyncio.to_thread(self._delete)
+        await (asyncio.to_thread(self._delete) if self._is_over else self._write())
 
     async def _work(self) -> None:
         while not self._ends:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), self._refresh_s)
             self._changed.clear()
-            if not self._is_over:
+            if not self._ends:
                 await self._write()
 
     async def _write(self) -> None:
