@@ -4,21 +4,24 @@ import asyncio
 import json
 import re
 import zipfile
-from contextlib import ExitStack
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from poolhouse_node.rtc.udp import udp_gets_out
 from poolhouse_node.weights.source import WHEELS
 from tests.support.coturn import OLD_SECRET, Coturn, coturn
 from tests.support.model import needs_model, smollm2_path
-from tests.support.namespaces import Networks, networks
+from tests.support.namespaces import Namespace, Networks, networks
 from tests.support.program import Program, run
 from tests.support.range_server import RangeServer, serve_ranges
 
 pytestmark = [pytest.mark.room, pytest.mark.webrtc, pytest.mark.netns]
 
+STRICT = "This network blocks UDP and no relay is set"
 QUESTION = "What is a pool?"
 SAID = ("--max-tokens", "24", "--split", "15,15")
 TRANSPORTS = {"udp": 0, "tcp": 1, "tls": 2}
@@ -107,6 +110,9 @@ def has_answered(apart: Apart, relay: Coturn, url: str, index: RangeServer) -> s
 async def test_a_room_whose_devices_meet_only_at_a_relay(apart, tmp_path, transport):
     name, content = packed_model(tmp_path)
     yard = apart.net["yard"]
+    if transport == "tls":  # what it is for: nothing else gets out
+        apart.net.block_udp("attic")
+        apart.net.block_udp("cellar")
     with yard.entered(), serve_ranges(RangeServer({name: content}), yard.address) as index:
         where = {"address": yard.address, "relay_address": yard.address}
         async with coturn(tmp_path, **where, ipv6=False) as relay:
@@ -122,3 +128,47 @@ async def test_a_room_whose_devices_meet_only_at_a_relay(apart, tmp_path, transp
     assert apart.net["attic"].sent_bytes() < len(content) / 10
     alone = run("up", "--devices", "1", "--ask", QUESTION, "--max-tokens", "24", "--json").json()
     assert answer == alone["answer"]
+
+
+@asynccontextmanager
+async def stun_in(yard: Namespace, folder: Path) -> AsyncIterator[str]:
+    """A STUN server in the yard; its address."""
+    with yard.entered():
+        async with coturn(
+            folder, address=yard.address, relay_address=yard.address, ipv6=False
+        ) as server:
+            yield f"stun:{yard.address}:{server.port}"
+
+
+@pytest.mark.coturn
+async def test_whether_udp_gets_out(apart, tmp_path):
+    async def from_the_attic() -> bool | None:
+        with apart.net["attic"].entered():
+            return await udp_gets_out([url], timeout_s=1)
+
+    async with stun_in(apart.net["yard"], tmp_path) as url:
+        assert await from_the_attic() is True
+        apart.net.block_udp("attic")
+        assert await from_the_attic() is False
+        apart.net.allow_udp("attic")
+        assert await from_the_attic() is True
+
+
+@needs_model
+@pytest.mark.coturn
+@pytest.mark.long  # as long as a path is looked for; tests/rtc/test_dialer.py has the short form
+async def test_who_sits_behind_a_firewall_is_told_so(apart, tmp_path):
+    def join(stun: str) -> tuple[int, str]:
+        signal = {"POOLHOUSE_SIGNAL": apart.start_control(), "POOLHOUSE_STUN": stun}
+        host = apart.start("attic", "host", "--open", "--code", "4TK-G9P", **signal)
+        host.until("is open")
+        apart.net.mend("attic", "cellar")
+        apart.net.block_udp("cellar")
+        lost = apart.start("cellar", "join", "4TK-G9P", **signal)
+        return lost.end(110), lost.stderr
+
+    async with stun_in(apart.net["yard"], tmp_path) as stun:
+        status, said = await asyncio.to_thread(join, stun)
+    assert status == 1
+    assert STRICT in said.splitlines()[-1]
+    assert "network.udp_blocked: " in said
