@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from poolhouse_node.cli.failures import CommandFailed
+from poolhouse_node.cli.room import forget_room
 from poolhouse_node.cli.state import RoomState, recorded_rooms
 from poolhouse_node.room.gate import GateState
 from poolhouse_node.room.record import RoomMemory, RoomRecord
@@ -91,6 +93,8 @@ def test_no_folder_means_no_records(environment):
 
 SAVE_FOR_EVER = """
 import sys
+from poolhouse_node.cli.failures import CommandFailed
+from poolhouse_node.cli.room import forget_room
 from poolhouse_node.cli.state import RoomState
 from poolhouse_node.room.record import RecordedReply, RoomMemory
 from tests.support.kept_room import CODE, kept
@@ -145,6 +149,15 @@ def test_a_new_host_clears_away_what_was_not_finished(state):
     (folder / ".pass-cellar.json.x1y2").touch()  # a device may be writing that
     with state.lock():
         assert {path.name for path in folder.iterdir()} == {"host.lock", ".pass-cellar.json.x1y2"}
+
+
+def test_a_room_is_not_forgotten_under_its_running_host(state):
+    with pytest.raises(CommandFailed, match="Nothing is kept"):
+        forget_room(state)
+    with state.lock(), pytest.raises(CommandFailed, match="end its host first"):
+        forget_room(state)
+    assert forget_room(state) == 0
+    assert not state.folder.exists()
 
 
 # ---- passes and deaths --------------------------------------------------------------------------

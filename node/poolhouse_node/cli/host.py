@@ -9,7 +9,13 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from poolhouse_node.cli.hosting import chat, failing_with_tasks, hosted_room, say_what_runs
+from poolhouse_node.cli.hosting import (
+    chat,
+    deal,
+    failing_with_tasks,
+    hosted_room,
+    say_what_runs,
+)
 from poolhouse_node.cli.loading import EngineLoader, open_model
 from poolhouse_node.cli.machine import default_name, default_pledge_gb, free_cores
 from poolhouse_node.cli.pulling import pull_with_progress, require_computable
@@ -123,14 +129,10 @@ def _say_how_to_join(view: TerminalView, invite: str, code: str, options: HostOp
 async def _serve(
     room: HostedRoom, options: HostOptions, view: TerminalView, commands: HostCommands
 ) -> int:
-    host = room.host
-    if options.wait:
-        view.say(f"Waiting for {options.wait} device(s) to join …")
-    await host.until_devices(options.wait)
-    await host.start()
-    say_what_runs(host, view, options.device)
+    await deal(room, options.wait, view)
+    say_what_runs(room.host, view, options.device)
     if sys.stdin.isatty():
-        await chat(host, view, commands)
+        await chat(room.host, view, commands)
     else:
         await asyncio.Event().wait()  # until a signal
     return 0

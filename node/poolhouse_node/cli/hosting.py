@@ -39,6 +39,7 @@ __all__ = [
     "Question",
     "answer_once",
     "chat",
+    "deal",
     "failing_with_tasks",
     "hosted_room",
     "report",
@@ -137,6 +138,14 @@ class Question:
         if self.raw_prompt is None:
             return None
         return model.tokenizer.encode_with_specials(self.raw_prompt)
+
+
+async def deal(room: HostedRoom, wait: int, view: TerminalView) -> None:
+    """Wait for ``wait`` devices and deal the layers. Raises ``StartError``."""
+    if wait:
+        view.say(f"Waiting for {wait} device(s) to join …")
+    await room.host.until_devices(wait)
+    await room.host.start()
 
 
 def say_what_runs(host: Host, view: TerminalView, device: str) -> None:
