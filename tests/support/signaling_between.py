@@ -95,7 +95,7 @@ class Speaker:
     def say(self, *messages: Message) -> None:
         """Send messages."""
         for message in messages:
-            self._between.soon(self.connection.send, message)
+            self._between.soon(self._say, message)
 
     def until(self, *types: str) -> Message:
         """Wait for the first message of one of these types."""
@@ -118,6 +118,10 @@ class Speaker:
     def close(self) -> None:
         """Close the link."""
         self._between.soon(self.connection.close)
+
+    def _say(self, message: Message) -> None:
+        with contextlib.suppress(RtcError):  # the other end may have closed it
+            self.connection.send(message)
 
     def _slice(self, data: bytes) -> None:
         self._between.note(Seen("wire", self.other, self.me, bytes(data)))
