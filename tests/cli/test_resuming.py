@@ -146,6 +146,7 @@ OPENED = host_options(
     is_open=True,
     denies_unknown=True,
     redeal_after_s=None,
+    wait=3,
 )
 
 
@@ -177,6 +178,7 @@ def test_defaults_stay_defaults():
         ("open_room", {"is_open": False}),
         ("deny_unknown", {"denies_unknown": False}),
         ("redeal_after", {"redeal_after_s": 5.0}),
+        ("wait", {"wait": 0}),
     ],
 )
 def test_what_is_said_anew_counts(option, said):

@@ -54,6 +54,7 @@ SAID_AS: Mapping[str, str] = {
     "is_open": "open_room",
     "denies_unknown": "deny_unknown",
     "redeal_after_s": "redeal_after",
+    "wait": "wait",
 }
 """Recorded choices and the options that the person makes them with."""
 OF_ITS_MODEL = ("context_size", "split")
@@ -152,6 +153,7 @@ def recorded(
         is_open=options.is_open,
         denies_unknown=options.denies_unknown,
         redeal_after_s=options.redeal_after_s,
+        wait=options.wait,
         devices=devices,
     )
 

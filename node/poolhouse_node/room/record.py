@@ -108,6 +108,8 @@ class RecordedOptions(msgspec.Struct, frozen=True, kw_only=True):
     is_open: bool = False
     denies_unknown: bool = False
     redeal_after_s: Annotated[float, Meta(gt=0, le=1 << 31)] | None = None
+    wait: Annotated[int, Meta(ge=0, le=1000)] = 1
+    """Devices to wait for before the first deal."""
     devices: Annotated[int, Meta(ge=1, le=1000)] | None = None
     """How many devices ``poolhouse up`` started, host included."""
 
