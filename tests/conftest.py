@@ -1,6 +1,7 @@
 """Rules for every test: what CI must run may not be skipped."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -8,6 +9,14 @@ from hypothesis import settings
 # A busy machine is no fault of the code under test.
 settings.register_profile("poolhouse", deadline=None)
 settings.load_profile("poolhouse")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What programs under test keep of rooms stays out of this user's own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POOLHOUSE_STATE", str(tmp_path_factory.mktemp("state")))
+        yield
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

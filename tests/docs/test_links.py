@@ -21,7 +21,9 @@ FENCE = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | r
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"\.?[\w-][\w./-]*(?:/|\.(?:py|md|lua|toml|json|txt))")
-OTHERS_FILES = {"config.json", "tokenizer.json", "poolhouse.toml", "turnserver.conf"}
+OTHERS_FILES = {
+    "config.json", "tokenizer.json", "poolhouse.toml", "turnserver.conf", "gate.json", "room.json",
+}  # fmt: skip
 """Names of files that the reader has or writes, not we."""
 
 

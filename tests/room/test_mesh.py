@@ -86,6 +86,16 @@ def test_the_roster_decides_on_who_waits():
     assert one.again() == "accept"
 
 
+@pytest.mark.parametrize(("listed", "verdict"), [(False, "accept"), (True, "wait"), (None, "wait")])
+def test_an_older_device_of_the_roster_need_not_speak(listed, verdict):
+    mesh = MeshKey(KEY, takes_older_devices=True, proves=lambda peer_id: listed)
+    one, _ = ends(dialer=mesh, acceptor=MeshKey(""))
+    assert one.again() == verdict
+    mesh.takes_older_devices = False
+    other, _ = ends(dialer=mesh, acceptor=MeshKey(""))
+    assert other.again() == "wait"
+
+
 def test_a_silent_end_is_closed_in_the_end():
     one, _ = ends(dialer=MeshKey(KEY), acceptor=MeshKey(KEY))
     assert one.on_time() == "close"

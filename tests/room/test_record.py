@@ -67,6 +67,11 @@ options = st.builds(
     temperature=st.floats(0, 10),
     top_k=st.integers(1, 64),
     system=texts,
+    is_open=st.booleans(),
+    denies_unknown=st.booleans(),
+    redeal_after_s=st.none() | st.floats(0.1, 86_400),
+    wait=st.integers(0, 64),
+    devices=st.none() | st.integers(1, 64),
 )
 records = st.builds(
     RoomRecord, version=st.just(1), saved_at=st.floats(0, 1e11), options=options, memory=memories

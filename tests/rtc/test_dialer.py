@@ -97,12 +97,17 @@ class ScriptedSignaling:
 class Stage:
     """A dialer with its scripted surroundings."""
 
-    def __init__(self, ice=None, times=None):
+    def __init__(self, ice=None, times=None, ask_udp=None):
         self.net = FakeNet()
         self.signaling = ScriptedSignaling()
         self.peers, self.incoming = [], []
         self.dialer = PeerJsDialer(
-            self.signaling, "scripted", ice or IceSettings(), times=times, peers=self._peer
+            self.signaling,
+            "scripted",
+            ice or IceSettings(),
+            times=times,
+            peers=self._peer,
+            ask_udp=ask_udp,
         )
         self.dialer.on_incoming = self.incoming.append
 
@@ -297,6 +302,27 @@ def test_a_relay_changes_what_to_do_about_it():
             sentences.append(str(failed.value))
         assert "password" in sentences[0]
         assert "add a relay" in sentences[1]
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("gets_out", "advice"), [(False, "blocks UDP"), (True, "add a relay"), (None, "add a relay")]
+)
+def test_where_udp_is_blocked_that_is_the_reason(gets_out, advice):
+    async def ask(ice):
+        assert ice.stun == ("stun:s",)
+        return gets_out
+
+    async def main():
+        stage = Stage(IceSettings(stun=("stun:s",)), ask_udp=ask)
+        task = stage.dial(timeout_s=1)
+        await asyncio.sleep(0.1)
+        stage.answer()
+        with pytest.raises(LinkFailed, match=advice) as failed:
+            await task
+        assert failed.value.kind == "no-path"
+        await stage.dialer.close()
 
     run_virtual(main())
 

@@ -54,6 +54,13 @@ class Namespace:
         with self.entered():
             return Program.start(*arguments, env=env)
 
+    def sent_bytes(self) -> int:
+        """What left it so far, packet headers included."""
+        with self.entered():
+            table = Path("/proc/thread-self/net/dev").read_text().splitlines()
+        (line,) = [line for line in table if line.lstrip().startswith("eth0:")]
+        return int(line.partition(":")[2].split()[8])
+
     def free_port(self) -> int:
         """A TCP port that is free inside, and that only this test could take."""
         with self.entered(), socket.socket() as probe:

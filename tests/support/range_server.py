@@ -1,4 +1,4 @@
-"""A file server on loopback that honours byte ranges, or misbehaves as told."""
+"""A file server that honours byte ranges, or misbehaves as told."""
 
 import contextlib
 import re
@@ -30,16 +30,18 @@ class RangeServer:
 
 
 @contextlib.contextmanager
-def serve_ranges(server: RangeServer | None = None) -> Iterator[RangeServer]:
-    """Serve until the end of the block, on a free port of loopback."""
+def serve_ranges(
+    server: RangeServer | None = None, address: str = "127.0.0.1"
+) -> Iterator[RangeServer]:
+    """Serve until the end of the block, on a free port."""
     state = server or RangeServer()
 
     class Handler(_Handler):
         shared = state
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+    with ThreadingHTTPServer((address, 0), Handler) as http:
         http.daemon_threads = True
-        state.url = f"http://127.0.0.1:{http.server_address[1]}"
+        state.url = f"http://{address}:{http.server_address[1]}"
         thread = threading.Thread(target=http.serve_forever, args=(0.01,))
         thread.start()
         try:

@@ -9,14 +9,19 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from poolhouse_node.cli.hosting import chat, failing_with_tasks, say_what_runs
+from poolhouse_node.cli.hosting import (
+    chat,
+    deal,
+    failing_with_tasks,
+    hosted_room,
+    say_what_runs,
+)
 from poolhouse_node.cli.loading import EngineLoader, open_model
 from poolhouse_node.cli.machine import default_name, default_pledge_gb, free_cores
 from poolhouse_node.cli.pulling import pull_with_progress, require_computable
+from poolhouse_node.cli.resuming import find_former, resumed
 from poolhouse_node.cli.room import HostCommands
 from poolhouse_node.cli.room_socket import serve_commands
-from poolhouse_node.cli.rooms import Place, make_host, make_invite, open_room
-from poolhouse_node.cli.state import RoomState
 from poolhouse_node.cli.view import TerminalView
 from poolhouse_node.device.answering import GenerationSettings
 from poolhouse_node.device.host import HostSettings
@@ -24,7 +29,9 @@ from poolhouse_node.room.gate import Gate
 from poolhouse_node.wire.codes import format_code
 
 if TYPE_CHECKING:
-    from poolhouse_node.device.host import Host
+    from poolhouse_node.cli.hosting import HostedRoom
+    from poolhouse_node.cli.rooms import Place
+    from poolhouse_node.cli.state import RoomState
     from poolhouse_node.generate.sampler import Sampling
 
 __all__ = ["HostOptions", "host_room"]
@@ -50,6 +57,13 @@ class HostOptions:
     wait: int = 1
     is_open: bool = False
     denies_unknown: bool = False
+    takes_older_devices: bool = False
+    """Take raw secrets and unproved stripes of devices from before the proofs."""
+    redeal_after_s: float | None = 60.0
+    """``None``: never without the person."""
+    resume: bool = False
+    said: frozenset[str] = frozenset()
+    """Names of the options that were given: a record does not change them."""
 
     def settings(self) -> HostSettings:
         """The host's part of it."""
@@ -60,42 +74,39 @@ class HostOptions:
         """The gate of a room hosted here before under this code, or a new one."""
         gate = Gate.restore(secrets.token_bytes, state.load_gate())
         gate.asks = not self.is_open
+        gate.takes_raw_secrets = self.takes_older_devices
         return gate
 
 
 async def host_room(options: HostOptions) -> int:
     """Open a room, wait for devices, deal, then answer until the person ends it."""
     view = TerminalView()
+    former = find_former(options, os.environ, view.say) if options.resume else None
+    if former is not None:
+        options = resumed(options, former.options)
     require_computable(options.model)
     store, file = await pull_with_progress(options.model, view)
-    model = open_model(file, options.context_size)
     loader = EngineLoader(store, options.device, options.threads or free_cores(), file)
-    network, code = await open_room(options.place, options.code)
-    state = RoomState.of(code, os.environ)
-    gate = options.gate(state)
-    state.save_gate(gate.state())
-    host = make_host(
-        network,
+    loader.warm_up()
+    hosted = hosted_room(
+        options,
+        former,
         view,
+        place=options.place,
+        model=open_model(file, options.context_size),
+        loader=loader,
         name=options.name or default_name(),
         pledge_gb=options.pledge_gb or default_pledge_gb(),
-        model=model,
-        loader=loader,
-        settings=options.settings(),
-        gate=gate,
-        save_gate=state.save_gate,
-        seed=options.seed,
     )
-    commands = HostCommands(host, lambda: make_invite(options.place, code, gate.key))
-    loader.warm_up()
-    async with host, serve_commands(state, commands.handle):
-        try:
-            _say_how_to_join(view, commands.invite(), code, options)
-            serving = asyncio.ensure_future(_serve(host, options, view, commands))
-            return await failing_with_tasks(host, serving)
-        finally:
-            view.close()
-            await host.close_room("The host closed the room.")
+    async with hosted as room:
+        commands = HostCommands(room.host, room.invite)
+        async with serve_commands(room.state, commands.handle):
+            try:
+                _say_how_to_join(view, room.invite(), room.code, options)
+                serving = asyncio.ensure_future(_serve(room, options, view, commands))
+                return await failing_with_tasks(room.host, serving)
+            finally:
+                view.close()
 
 
 def _say_how_to_join(view: TerminalView, invite: str, code: str, options: HostOptions) -> None:
@@ -108,18 +119,20 @@ def _say_how_to_join(view: TerminalView, invite: str, code: str, options: HostOp
         view.say("Nobody else does (--deny-unknown).")
     else:
         view.say(f"Who joins with the code {shown} alone waits until you allow it.")
+    if options.takes_older_devices:
+        view.say(
+            "Older devices may show the link's key as it is (--take-older-devices): whoever runs "
+            "the signaling server can learn it and get in. Use a server of your own."
+        )
 
 
 async def _serve(
-    host: Host, options: HostOptions, view: TerminalView, commands: HostCommands
+    room: HostedRoom, options: HostOptions, view: TerminalView, commands: HostCommands
 ) -> int:
-    if options.wait:
-        view.say(f"Waiting for {options.wait} device(s) to join …")
-    await host.until_devices(options.wait)
-    await host.start()
-    say_what_runs(host, view, options.device)
+    await deal(room, options.wait, view)
+    say_what_runs(room.host, view, options.device)
     if sys.stdin.isatty():
-        await chat(host, view, commands)
+        await chat(room.host, view, commands)
     else:
         await asyncio.Event().wait()  # until a signal
     return 0

@@ -3,32 +3,112 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from poolhouse_node.cli.chat import questions
 from poolhouse_node.cli.failures import CommandFailed
+from poolhouse_node.cli.keeping import RecordKeeper
 from poolhouse_node.cli.loading import describe_engine
+from poolhouse_node.cli.resuming import closed_at_the_end, lock_room, open_or_claim, recorded
+from poolhouse_node.cli.rooms import make_host, make_invite
+from poolhouse_node.cli.state import RoomState
 from poolhouse_node.room.asks import AskRefused
+from poolhouse_node.room.record import RoomMemory
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from poolhouse_node.cli.host import HostOptions
+    from poolhouse_node.cli.loading import EngineLoader
+    from poolhouse_node.cli.resuming import FormerRoom
     from poolhouse_node.cli.room import HostCommands
+    from poolhouse_node.cli.rooms import Place
     from poolhouse_node.cli.view import TerminalView
     from poolhouse_node.device.answering import AnswerRecord
     from poolhouse_node.device.host import Host
     from poolhouse_node.device.model import RoomModel
+    from poolhouse_node.room.gate import Gate
 
 __all__ = [
+    "HostedRoom",
     "Question",
     "answer_once",
     "chat",
+    "deal",
     "failing_with_tasks",
+    "hosted_room",
     "report",
     "say_what_runs",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class HostedRoom:
+    """A room that is open, and what belongs to it."""
+
+    host: Host
+    state: RoomState
+    gate: Gate
+    place: Place
+    memory: RoomMemory
+    """What a former host knew; empty in a new room."""
+
+    @property
+    def code(self) -> str:
+        """The room's code."""
+        return self.state.code
+
+    def invite(self) -> str:
+        """The invite link as it is now."""
+        return make_invite(self.place, self.code, self.gate.key)
+
+
+@contextlib.asynccontextmanager
+async def hosted_room(
+    options: HostOptions,
+    former: FormerRoom | None,
+    view: TerminalView,
+    *,
+    place: Place,
+    model: RoomModel,
+    loader: EngineLoader,
+    name: str,
+    pledge_gb: float,
+    devices: int | None = None,
+    is_passing: bool = False,
+) -> AsyncIterator[HostedRoom]:
+    """Open a room, or take the former one up, and host it; how it closes depends on how it ends.
+
+    ``devices`` is kept with it. Of a room that is ``is_passing`` nothing stays when it was closed
+    for good. Raises :class:`CommandFailed` or ``SignalingError``.
+    """
+    network, code = await open_or_claim(place, options.code, former, view.say)
+    state = RoomState.of(code, os.environ)
+    gate = options.gate(state)
+    memory = RoomMemory() if former is None else former.memory_for(model.key)
+    choices = recorded(options, code=code, host_name=name, model_key=model.key, devices=devices)
+    keeper = RecordKeeper(state, choices, memory, view.say, is_passing=is_passing)
+    host = make_host(
+        network,
+        view,
+        name=name,
+        pledge_gb=pledge_gb,
+        model=model,
+        loader=loader,
+        settings=options.settings(),
+        gate=gate,
+        save_gate=state.save_gate,
+        seed=options.seed,
+    )
+    with lock_room(state, former):
+        state.save_gate(gate.state())
+        async with keeper, host, closed_at_the_end(host, keeper):
+            yield HostedRoom(host, state, gate, place, memory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +138,14 @@ class Question:
         if self.raw_prompt is None:
             return None
         return model.tokenizer.encode_with_specials(self.raw_prompt)
+
+
+async def deal(room: HostedRoom, wait: int, view: TerminalView) -> None:
+    """Wait for ``wait`` devices and deal the layers. Raises ``StartError``."""
+    if wait:
+        view.say(f"Waiting for {wait} device(s) to join …")
+    await room.host.until_devices(wait)
+    await room.host.start()
 
 
 def say_what_runs(host: Host, view: TerminalView, device: str) -> None:

@@ -89,6 +89,7 @@ def root(
 
 @app.command(rich_help_panel="Rooms")
 def up(
+    context: typer.Context,
     devices: Annotated[int, typer.Option(min=1, max=64, help="Devices in all, host included.")] = 3,
     ask: Annotated[str | None, typer.Option(metavar="TEXT", help="Ask once, then end.")] = None,
     raw: Annotated[
@@ -108,6 +109,8 @@ def up(
     device: opt.DeviceName = "auto",
     threads: opt.Threads = None,
     code: opt.Code = None,
+    resume: opt.Resume = False,
+    redeal_after: opt.RedealAfter = opt.DEFAULT_REDEAL_AFTER,
     as_json: opt.Json = False,
 ) -> None:
     """Everything on this machine: control plane, host and workers, each a process of its own.
@@ -138,6 +141,10 @@ def up(
         threads=threads,
         code=code,
         wait=devices - 1,
+        is_open=True,
+        redeal_after=redeal_after,
+        resume=resume,
+        said=_said(context),
     )
     if host.split is not None and len(host.split) > devices:
         raise typer.BadParameter(
@@ -148,6 +155,7 @@ def up(
 
 @app.command(rich_help_panel="Rooms")
 def host(
+    context: typer.Context,
     signal: opt.Signal = opt.DEFAULT_SIGNAL,
     model: opt.Model = opt.DEFAULT_MODEL,
     open_room: Annotated[
@@ -156,10 +164,13 @@ def host(
     deny_unknown: Annotated[
         bool, typer.Option(help="Refuse whoever has no invite link or pass, without asking.")
     ] = False,
+    take_older_devices: opt.TakeOlderDevices = False,
     wait: Annotated[
         int, typer.Option(min=0, max=64, help="Deal the layers when this many devices joined.")
     ] = 1,
     code: opt.Code = None,
+    resume: opt.Resume = False,
+    redeal_after: opt.RedealAfter = opt.DEFAULT_REDEAL_AFTER,
     name: opt.Name = None,
     pledge: opt.Pledge = None,
     split: opt.Split = None,
@@ -203,6 +214,10 @@ def host(
                 wait=wait,
                 is_open=open_room,
                 denies_unknown=deny_unknown,
+                takes_older_devices=take_older_devices,
+                redeal_after=redeal_after,
+                resume=resume,
+                said=_said(context),
             )
         )
     )
@@ -330,6 +345,12 @@ def _check_question(text: str | None) -> None:
         raise typer.BadParameter("the question is empty")
 
 
+def _said(context: typer.Context) -> frozenset[str]:
+    """Options that the person gave, on the command line, by a variable or in a file."""
+    sources = ((name, context.get_parameter_source(name)) for name in context.params)
+    return frozenset(name for name, source in sources if source and source.name != "DEFAULT")
+
+
 def _paths(
     engine: opt.EngineName,
     stun: list[str] | None,
@@ -354,7 +375,8 @@ def _host_options(
     split: str | None,
     temperature: float,
     top_k: int,
-    **said: Any,
+    redeal_after: str,
+    **rest: Any,
 ) -> HostOptions:
     from poolhouse_node.cli.host import HostOptions
     from poolhouse_node.cli.rooms import Place
@@ -364,7 +386,8 @@ def _host_options(
         place=Place.read(signal, rtc, paths, os.environ),
         sampling=Sampling(temperature, top_k),
         split=opt.parse_split(split),
-        **said,
+        redeal_after_s=opt.parse_redeal_after(redeal_after),
+        **rest,
     )
 
 

@@ -21,7 +21,9 @@ __all__ = [
     "Model",
     "Name",
     "Pledge",
+    "RedealAfter",
     "RelayOnly",
+    "Resume",
     "Room",
     "RoomSignal",
     "Seed",
@@ -29,12 +31,14 @@ __all__ = [
     "Split",
     "Stun",
     "System",
+    "TakeOlderDevices",
     "Temperature",
     "Threads",
     "TopK",
     "TrustUnverified",
     "UdpPorts",
     "WaitingDevice",
+    "parse_redeal_after",
     "parse_split",
 ]
 
@@ -42,6 +46,9 @@ EngineName = Literal["libdatachannel", "aiortc"]
 
 DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_SIGNAL = "localhost:8080"
+DEFAULT_REDEAL_AFTER = "60"
+REDEAL_AFTER_S_MAX = 86_400.0
+NEVER = "never"
 DEFAULT_MAX_TOKENS = 400
 """A normal answer (generation, section 12)."""
 
@@ -79,6 +86,16 @@ RoomSignal = Annotated[
 TrustUnverified = Annotated[
     bool,
     typer.Option(help="Go in although the host does not prove that it knows the room's secret."),
+]
+TakeOlderDevices = Annotated[
+    bool,
+    typer.Option(
+        help="Let in devices from before the proofs, which show the link's key or their pass as "
+        "it is. Whoever runs the signaling server can then learn it, get in, and speak for such a "
+        "device. Devices of this program still prove theirs, and take no links from older ones: "
+        "those ask, or hold layers next to the host.",
+        envvar="POOLHOUSE_TAKE_OLDER_DEVICES",
+    ),
 ]
 HostedRoom = Annotated[
     str | None,
@@ -183,6 +200,24 @@ ContextSize = Annotated[
     int | None,
     typer.Option("--context", min=256, help="Positions of the context. Default: the model's."),
 ]
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        help="Take up the room hosted here in the last 15 minutes, with its conversation; a new "
+        "one when there is none. Options given here count, the others are as they were.",
+        envvar="POOLHOUSE_RESUME",
+    ),
+]
+RedealAfter = Annotated[
+    str,
+    typer.Option(
+        metavar="SECONDS",
+        help="When a device with layers is gone so long, deal them to the others. `0` or `never` "
+        "waits for it.",
+        envvar="POOLHOUSE_REDEAL_AFTER",
+    ),
+]
 Temperature = Annotated[
     float, typer.Option(min=0.0, max=10.0, help="0 takes the likeliest token every time.")
 ]
@@ -206,3 +241,16 @@ def parse_split(text: str | None) -> tuple[int, ...] | None:
             f"{text!r} is no split: write the layers of each device, host first, as in 10,10,10."
         )
     return split
+
+
+def parse_redeal_after(text: str) -> float | None:
+    """Seconds; ``None`` for never. Raises ``typer.BadParameter`` (exit status 2)."""
+    if text.strip().lower() == NEVER:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= REDEAL_AFTER_S_MAX:
+        raise typer.BadParameter(f"{text!r} is neither a number of seconds nor `{NEVER}`.")
+    return seconds or None

@@ -117,8 +117,17 @@ async def tell_host(room: RoomState, request: Mapping[str, Any], *, as_json: boo
 
 
 def forget_room(room: RoomState) -> int:
-    """Delete what this machine keeps of a room: its gate, passes and keys."""
-    if not room.forget():
-        raise CommandFailed(f"Nothing is kept of the room {format_code(room.code)}.")
-    print(f"Forgot the room {format_code(room.code)}.")
+    """Delete what this machine keeps of a room: its gate, passes, keys and conversation.
+
+    Raises :class:`CommandFailed` when nothing is kept, or a running host would write it again.
+    """
+    shown = format_code(room.code)
+    if not room.folder.is_dir():
+        raise CommandFailed(f"Nothing is kept of the room {shown}.")
+    lock = room.lock()
+    if lock is None:
+        raise CommandFailed(f"The room {shown} is hosted on this machine: end its host first.")
+    with lock:
+        room.forget()
+    print(f"Forgot the room {shown}.")
     return 0

@@ -52,7 +52,7 @@ def room_key(room: opt.HostedRoom = None) -> None:
 
 @room_app.command("forget")
 def room_forget(code: Annotated[str, typer.Argument(help="Room code.")]) -> None:
-    """Delete what this machine keeps of a room: keys and passes."""
+    """Delete what this machine keeps of a room: keys, passes and the conversation."""
     from poolhouse_node.cli.room import find_room, forget_room
 
     async def forget() -> int:

@@ -134,6 +134,7 @@ def make_host(
     seed: int | None,
 ) -> Host:
     """A host on ``network``."""
+    network.mesh.takes_older_devices = gate.takes_raw_secrets  # one switch for both
     chance = random.Random(seed)  # noqa: S311 - draws tokens, not secrets
     return Host(
         network,

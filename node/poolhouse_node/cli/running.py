@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, NoReturn
 
 from poolhouse_node.cli.failures import known_failures
@@ -15,12 +16,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
-__all__ = ["PARENT_FD", "run", "say"]
+__all__ = ["PARENT_FD", "ended_by", "run", "say"]
 
 PARENT_FD = "POOLHOUSE_PARENT_FD"
 """Names a pipe whose other end the parent holds: its end means that the parent is gone."""
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
+
+_signals: ContextVar[list[int]] = ContextVar("signals")
+"""What ended the command whose tasks see this."""
+
+
+def ended_by() -> signal.Signals | None:
+    """The signal that cancels the running command, for its clean-up; ``None`` before one came.
+
+    A parent process that is gone counts as SIGTERM.
+    """
+    came = _signals.get([])
+    return signal.Signals(came[0]) if came else None
 
 
 def say(text: str) -> None:
@@ -42,12 +55,12 @@ def run(main: Coroutine[Any, Any, int | None]) -> NoReturn:
 
 
 def _run(main: Coroutine[Any, Any, int | None]) -> int:
-    ended_by: list[int] = []
+    came: list[int] = []
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_with_signals(main, ended_by)) or 0
+            return runner.run(_with_signals(main, came)) or 0
     except asyncio.CancelledError:
-        return EXIT_TERMINATED if signal.SIGTERM in ended_by else EXIT_INTERRUPTED
+        return EXIT_TERMINATED if signal.SIGTERM in came else EXIT_INTERRUPTED
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except Exception as error:
@@ -57,14 +70,15 @@ def _run(main: Coroutine[Any, Any, int | None]) -> int:
         return 1
 
 
-async def _with_signals(main: Coroutine[Any, Any, int | None], ended_by: list[int]) -> int | None:
+async def _with_signals(main: Coroutine[Any, Any, int | None], came: list[int]) -> int | None:
     loop = asyncio.get_running_loop()
+    _signals.set(came)
     task = asyncio.ensure_future(main)
 
     def end(number: int) -> None:
-        if ended_by:
+        if came:
             os._exit(EXIT_INTERRUPTED)
-        ended_by.append(number)
+        came.append(number)
         if number == signal.SIGINT and sys.stderr.isatty():
             say("")  # the terminal wrote ^C into the line
         task.cancel()

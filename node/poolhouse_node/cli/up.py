@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import secrets
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,22 +15,26 @@ from poolhouse_node.cli.hosting import (
     answer_once,
     chat,
     failing_with_tasks,
+    hosted_room,
     say_what_runs,
 )
 from poolhouse_node.cli.loading import EngineLoader, open_model
 from poolhouse_node.cli.machine import default_pledge_gb, free_cores
 from poolhouse_node.cli.pulling import pull_with_progress, require_computable
-from poolhouse_node.cli.rooms import ROOM, make_host, make_invite, open_room
+from poolhouse_node.cli.resuming import find_former, resumed
+from poolhouse_node.cli.rooms import ROOM
 from poolhouse_node.cli.view import TerminalView
-from poolhouse_node.room.gate import Gate
 from poolhouse_node.wire.codes import format_code
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from poolhouse_node.cli.host import HostOptions
+    from poolhouse_node.cli.hosting import HostedRoom
+    from poolhouse_node.cli.resuming import FormerRoom
     from poolhouse_node.cli.view import Answers
     from poolhouse_node.device.host import Host
+    from poolhouse_node.room.record import RecordedOptions
 
 __all__ = ["CONTROL_START_S", "UpOptions", "bring_up", "control_arguments"]
 
@@ -54,12 +58,30 @@ class UpOptions:
             return Question.from_file(self.raw_file)
         return None if self.ask is None else Question(self.ask)
 
+    def find_former(self, view: TerminalView) -> FormerRoom | None:
+        """The room to take up, if the person wants that and there is one."""
+        return (
+            find_former(self.host, os.environ, view.say, of_up=True) if self.host.resume else None
+        )
+
+    def resumed(self, kept: RecordedOptions) -> UpOptions:
+        """The choices as they were, but for what the person says anew."""
+        said = self.host.said
+        devices = self.devices if "devices" in said else kept.devices or self.devices
+        host = resumed(self.host, kept)
+        if "split" not in said and len(host.split or ()) > devices:
+            host = replace(host, split=None)
+        return replace(self, host=host, devices=devices)
+
 
 async def bring_up(options: UpOptions) -> int:
     """Start everything, ask once or chat, end everything."""
     question = options.question()
     answers: Answers = "figures" if options.as_json else "shown"
     view = TerminalView(answers=answers, once=question is not None)
+    former = options.find_former(view)
+    if former is not None:
+        options = options.resumed(former.options)
     require_computable(options.host.model)
     store, file = await pull_with_progress(options.host.model, view)
     threads = options.host.threads or max(1, free_cores() // options.devices)
@@ -69,38 +91,39 @@ async def bring_up(options: UpOptions) -> int:
         control = await children.start("control", control_arguments())
         model = open_model(file, options.host.context_size)
         signal_url = json.loads(await control.first_line(CONTROL_START_S))["signal_url"]
-        place = replace(options.host.place, servers=[signal_url])
-        network, code = await open_room(place, options.host.code)
         pledge_gb = options.host.pledge_gb or default_pledge_gb(options.devices)
-        gate = Gate(secrets.token_bytes, asks=False)  # loopback: only this machine's users
-        invite = make_invite(place, code, gate.key)
-        host = make_host(
-            network,
+        hosted = hosted_room(
+            options.host,
+            former,
             view,
-            name=options.host.name or "host",
-            pledge_gb=pledge_gb,
+            place=replace(options.host.place, servers=[signal_url]),
             model=model,
             loader=loader,
-            settings=options.host.settings(),
-            gate=gate,
-            save_gate=lambda state: None,  # the room ends with this command
-            seed=options.host.seed,
+            name=options.host.name or "host",
+            pledge_gb=pledge_gb,
+            devices=options.devices,
+            is_passing=options.host.code is None,
         )
-        async with host:
+        async with hosted as room:
             try:
-                for number in range(1, options.devices):
-                    arguments = _join_arguments(options, signal_url, pledge_gb, threads)
-                    name = f"worker-{number}"
-                    await children.start(name, [*arguments, "--name", name], {ROOM: invite})
-                room = asyncio.ensure_future(_run_room(host, options, question, view, code))
-                return await _unless_a_child_ends(children, host, room)
+                arguments = _join_arguments(options, signal_url, pledge_gb, threads)
+                await _start_workers(children, options.devices - 1, arguments, room.invite())
+                running = asyncio.ensure_future(_run_room(room, options, question, view))
+                return await _unless_a_child_ends(children, room.host, running)
             finally:
                 view.close()
 
 
+async def _start_workers(children: Children, count: int, arguments: list[str], invite: str) -> None:
+    for number in range(1, count + 1):
+        name = f"worker-{number}"
+        await children.start(name, [*arguments, "--name", name], {ROOM: invite})
+
+
 async def _run_room(
-    host: Host, options: UpOptions, question: Question | None, view: TerminalView, code: str
+    room: HostedRoom, options: UpOptions, question: Question | None, view: TerminalView
 ) -> int:
+    host = room.host
     await host.until_devices(options.devices - 1)
     await host.start()
     say_what_runs(host, view, options.host.device)
@@ -108,7 +131,7 @@ async def _run_room(
         return await answer_once(
             host, question, as_json=options.as_json, device=options.host.device
         )
-    view.say(f"Room {format_code(code)}. Ask a question; Ctrl-D ends.")
+    view.say(f"Room {format_code(room.code)}. Ask a question; Ctrl-D ends.")
     await chat(host, view)
     return 0
 

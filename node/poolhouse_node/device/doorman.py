@@ -26,6 +26,15 @@ __all__ = ["Doorman", "Waiting"]
 PROOF_S = 30.0
 """More than a joiner needs to answer a challenge. Who does not may wait nowhere else."""
 
+OLDER_IN = (
+    "is an older device: it showed the link's key or its pass as it is. A signaling server in the "
+    "middle could have read it."
+)
+OLDER_HELD = (
+    "is an older device that cannot prove its link or pass: it showed the secret as it is, which "
+    "counts for nothing here. Make a new link (poolhouse room key) if you do not trust the server."
+)
+
 
 @dataclass(slots=True)
 class _Knock:
@@ -134,7 +143,8 @@ class Doorman:
         if decision.announced_in_vain:
             self.notify(Notice(f"{knock.name} came with a link or pass that did not check out."))
         if decision.showed_raw_secret:
-            self.notify(Notice(f"{knock.name} is an older device: it sent a secret as it is."))
+            was_taken = decision.via in ("key", "pass")
+            self.notify(Notice(f"{knock.name} {OLDER_IN if was_taken else OLDER_HELD}"))
         match decision.kind:
             case "admit":
                 self._admit(knock, decision)

@@ -73,6 +73,7 @@ class Entrance:
 
     def host_hello(self, peer: Peer, hello: Hello) -> None:
         """The host's hello says whether it has a gate and takes proofs."""
+        self.close()  # a device that leaves now says no hello later
         takes_proofs = bool(hello.gate) and (hello.auth or 0) >= 1
         if not takes_proofs and self.joiner.holds_something:
             if not self._accepts_unverified():
@@ -113,7 +114,7 @@ class Entrance:
         self.go_in(peer, str(admit.mk) if is_mesh_key(admit.mk) else "")
 
     def close(self) -> None:
-        """The link is gone."""
+        """Wait for the host's hello no more."""
         if self._timer is not None:
             self._timer.cancel()
 

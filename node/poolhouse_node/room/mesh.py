@@ -88,7 +88,9 @@ class MeshGreeting:
         if self._early is not None and self.mesh.key is not None:
             early, self._early = self._early, None
             return self.on_message(early)
-        return self._unproved_verdict() if self._unproved else "wait"
+        if self._unproved:
+            return self._unproved_verdict()
+        return self._accept() if self._is_older() else "wait"
 
     def on_time(self) -> MeshVerdict:
         """The wait is over: who has not proved itself counts as one that proves nothing."""
@@ -97,10 +99,16 @@ class MeshGreeting:
         return "accept" if self._unproved_verdict() == "accept" else "close"
 
     def _unproved_verdict(self) -> MeshVerdict:
-        proves = self.mesh.proves(self.peer_id)
-        if self.mesh.key is None or not self.mesh.takes_older_devices or proves:
-            return "close"
-        return "wait" if proves is None else self._accept()
+        if self._is_older():
+            return self._accept()
+        unlisted = self.mesh.proves(self.peer_id) is None
+        takes = self.mesh.takes_older_devices and self.mesh.key is not None
+        return "wait" if takes and unlisted else "close"
+
+    def _is_older(self) -> bool:
+        """The roster lists it as one of before the proofs, and such devices are taken."""
+        takes = self.mesh.takes_older_devices and self.mesh.key is not None
+        return takes and self.mesh.proves(self.peer_id) is False
 
     def _accept(self) -> MeshVerdict:
         self.accepted = True

@@ -92,10 +92,12 @@ class RecordedOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     code: Annotated[str, Meta(pattern=r"\A(?:[A-Z2-9]{4}|[A-Z2-9]{6})\Z")]
     servers: Annotated[list[Address], Meta(max_length=64)]
-    """Signaling servers, in the order to try them."""
+    """Signaling servers, in the order to try them; none for a room of ``poolhouse up``."""
     host_name: Name
     model: Address
     """As it was given: a catalogue key, a file or a URL."""
+    model_key: Address = ""
+    """What the room calls it: token ids and a split mean nothing to another model."""
     context_size: Annotated[int, Meta(ge=1, le=1 << 31)] | None = None
     split: Annotated[list[Layers], Meta(max_length=1000)] | None = None
     pledge_gb: Annotated[float, Meta(gt=0, le=1 << 20)] | None = None
@@ -103,6 +105,13 @@ class RecordedOptions(msgspec.Struct, frozen=True, kw_only=True):
     temperature: Annotated[float, Meta(ge=0, le=100)]
     top_k: Annotated[int, Meta(ge=1, le=1 << 20)]
     system: Text = ""
+    is_open: bool = False
+    denies_unknown: bool = False
+    redeal_after_s: Annotated[float, Meta(gt=0, le=1 << 31)] | None = None
+    wait: Annotated[int, Meta(ge=0, le=1000)] = 1
+    """Devices to wait for before the first deal."""
+    devices: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    """How many devices ``poolhouse up`` started, host included."""
 
 
 class RoomMemory(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from poolhouse_node.rtc.binding import binding_of
+from poolhouse_node.rtc.binding import binding_of, fingerprint_of
 from poolhouse_node.rtc.outgoing import Outgoing
 from poolhouse_node.rtc.peer import ChannelClosed, RtcError
 from poolhouse_node.rtc.tasks import TaskSet
@@ -148,6 +148,7 @@ class Connection:
         self._candidates: list[tuple[str, str]] = []
         self._candidate_count = 0
         self._described = False
+        self._remote_sdp: str | None = None
         self._outgoing = Outgoing(self._refused)
         self._assembler = Assembler()
         self._make_channels()
@@ -197,6 +198,7 @@ class Connection:
     async def answer(self, sdp: str) -> str:
         """Take the other end's offer; our whole description. Raises :class:`RtcError`."""
         _check_description(sdp)
+        self._remote_sdp = sdp
         answer = await self._peer.answer(sdp)
         self.answered = True
         self._start_candidates()
@@ -207,6 +209,7 @@ class Connection:
         if self.answered:
             return
         _check_description(sdp)
+        self._remote_sdp = sdp
         self.answered = True
         await self._peer.accept(sdp)
         self._start_candidates()
@@ -279,7 +282,10 @@ class Connection:
         await self._outgoing.drain()
 
     def binding(self) -> str:
-        return binding_of(*self._peer.descriptions())
+        local, remote = self._peer.descriptions()
+        # Engines show what they made of a description: of several fingerprints perhaps one.
+        as_it_came = fingerprint_of(self._remote_sdp)
+        return binding_of(local, remote) if as_it_came == fingerprint_of(remote) else ""
 
     def pair(self) -> CandidatePair | None:
         return self._peer.pair()

@@ -24,9 +24,10 @@ from poolhouse_node.rtc.signaling_messages import (
     decode_payload,
 )
 from poolhouse_node.rtc.tasks import TaskSet
+from poolhouse_node.rtc.udp import UdpCheck
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from poolhouse_node.rtc.connection import ConnectionPort
     from poolhouse_node.rtc.paths import PathKeeper
@@ -97,6 +98,7 @@ class PeerJsDialer:
         paths: PathKeeper | None = None,
         times: DialTimes | None = None,
         peers: Callable[[Engine, IceSettings], Peer] = make_peer,
+        ask_udp: Callable[[IceSettings], Awaitable[bool | None]] | None = None,
     ) -> None:
         self.on_incoming: Callable[[ConnectionPort], None] = _ignore
         self.on_signaling: Callable[[bool], None] = _ignore
@@ -110,6 +112,8 @@ class PeerJsDialer:
         self._opening: dict[tuple[str, str], Connection] = {}
         self._tasks = TaskSet()
         self._abandoned = TaskSet()
+        self._udp = UdpCheck(self._tasks, ask_udp)
+        self._udp.look(ice)
         signaling.on_message = self._relayed
         signaling.on_state = self._signaling_changed
         if paths is not None:
@@ -123,6 +127,7 @@ class PeerJsDialer:
         self, peer_id: str, *, label: str | None = None, timeout_s: float
     ) -> ConnectionPort:
         deadline = asyncio.get_running_loop().time() + timeout_s
+        self._udp.look(self.ice)
         try:
             return await self._attempt(peer_id, label, deadline)
         except LinkFailed as failure:
@@ -195,7 +200,8 @@ class PeerJsDialer:
             raise _no_such_peer()
 
     def _no_path(self) -> LinkFailed:
-        return LinkFailed("no-path", no_path_sentence(relay=bool(self.ice.turn)))
+        said = no_path_sentence(relay=bool(self.ice.turn), udp_blocked=self._udp.blocked)
+        return LinkFailed("no-path", said)
 
     def _late(self, connection: Connection) -> LinkFailed:
         if connection.answered:

@@ -60,6 +60,7 @@ class Stripe:
         with contextlib.suppress(ChannelClosed):  # its end follows from listening
             self.connection.send(to_map(self._mesh.greeting()))
         self.connection.listen(self)
+        self.roster_changed()  # may list a device of before the proofs, which will say nothing
 
     def try_join(self) -> None:
         """Join the link if it is admitted and the other end proved itself."""
