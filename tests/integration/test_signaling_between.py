@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -193,29 +194,58 @@ def told(program: Program) -> str:
     return " ".join(program.stderr.split())
 
 
+@dataclass
+class ClosedRoom:
+    """A room that asks nobody, the server in the middle, and a device with a pass."""
+
+    between: SignalingBetween
+    host: Program
+    link: str
+    folder: Path
+
+    def join(self, holds: str) -> Program:
+        env = {"POOLHOUSE_STATE": str(self.folder / holds), "POOLHOUSE_SIGNAL": self.between.url}
+        env["POOLHOUSE_ROOM"] = self.link if holds == "a link" else CODE
+        return Program.start("join", "--name", "cellar", env=env)
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("closed")
+    with signaling_between() as between:
+        env = {"POOLHOUSE_STATE": str(folder / "host"), "POOLHOUSE_SIGNAL": between.url}
+        host = Program.start("host", "--code", CODE, "--deny-unknown", "--wait", "9", env=env)
+        try:
+            host.until("poolhouse join '")
+            link = re.search(r"poolhouse join '([^']+)'", host.stderr)[1]
+            room = ClosedRoom(between, host, link, folder)
+            first = room.join("a link")
+            first.until("Joined as cellar.")
+            first.interrupt()
+            first.end()
+            (folder / "a link").rename(folder / "a pass")
+            host.until("- cellar")
+            yield room
+        finally:
+            host.kill()
+
+
 @pytest.mark.parametrize(("attack", "sentence"), ATTACKS.values(), ids=ATTACKS)
 @pytest.mark.parametrize("holds", ["a link", "a pass"])
-def test_whoever_holds_a_secret_leaves_and_gives_nothing_away(
-    between, start, open_room, tmp_path, attack, sentence, holds
-):
-    host, link = open_room("--deny-unknown", "--wait", "9")
-    if holds == "a pass":
-        first = start("join", "--name", "cellar", POOLHOUSE_ROOM=link)
-        first.until("Joined as cellar.")
-        first.interrupt()
-        first.end()
-        link = CODE
-        host.until("- cellar")
-    joined = host.stderr.count("+ cellar")
+def test_whoever_holds_a_secret_leaves_and_gives_nothing_away(closed, attack, sentence, holds):
+    between, already = closed.between, len(closed.between.middle)
     between.swaps, between.attack = lambda introduction: True, attack
-    device = start("join", "--name", "cellar", POOLHOUSE_ROOM=link)
-    assert device.end() == 1
+    device = closed.join(holds)
+    try:
+        assert device.end() == 1
+    finally:
+        device.kill()
     assert sentence in told(device)
-    assert between.said("hello")
     assert "Joined" not in device.stderr
-    assert host.stderr.count("+ cellar") == joined
-    assert learned(between, tmp_path) == []
-    assert len(secrets_of(tmp_path)) == (3 if holds == "a pass" else 2)
+    assert len(between.middle) == already + 1
+    assert closed.host.stderr.count("+ cellar") == 1
+    assert learned(between, closed.folder) == []
+    assert len(secrets_of(closed.folder)) == 3
 
 
 def test_a_person_who_lets_the_stranger_in_gives_no_key_away_and_gets_no_device(
