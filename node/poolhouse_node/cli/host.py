@@ -24,6 +24,7 @@ from poolhouse_node.cli.room import HostCommands
 from poolhouse_node.cli.room_socket import serve_commands
 from poolhouse_node.cli.view import TerminalView
 from poolhouse_node.device.answering import GenerationSettings
+from poolhouse_node.device.dealing import StartError
 from poolhouse_node.device.host import HostSettings
 from poolhouse_node.room.gate import Gate
 from poolhouse_node.wire.codes import format_code
@@ -68,7 +69,9 @@ class HostOptions:
     def settings(self) -> HostSettings:
         """The host's part of it."""
         generation = GenerationSettings(self.sampling, self.max_tokens, self.system)
-        return HostSettings(generation, self.split, self.denies_unknown)
+        return HostSettings(
+            generation, self.split, self.denies_unknown, redeal_after_s=self.redeal_after_s
+        )
 
     def gate(self, state: RoomState) -> Gate:
         """The gate of a room hosted here before under this code, or a new one."""
@@ -129,10 +132,24 @@ def _say_how_to_join(view: TerminalView, invite: str, code: str, options: HostOp
 async def _serve(
     room: HostedRoom, options: HostOptions, view: TerminalView, commands: HostCommands
 ) -> int:
-    await deal(room, options.wait, view)
+    await _deal_as_soon_as_it_works(room, options.wait, view)
     say_what_runs(room.host, view, options.device)
     if sys.stdin.isatty():
         await chat(room.host, view, commands)
     else:
         await asyncio.Event().wait()  # until a signal
     return 0
+
+
+async def _deal_as_soon_as_it_works(room: HostedRoom, wait: int, view: TerminalView) -> None:
+    """A room stays open when its devices cannot hold the model, or one was lost while loading."""
+    while True:
+        try:
+            await deal(room, wait, view)
+        except StartError as error:
+            if error.is_final:
+                raise
+            view.say(f"{error} Waiting for another device, or a larger pledge …")
+            await room.host.until_changed()
+        else:
+            return

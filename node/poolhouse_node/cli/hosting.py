@@ -46,6 +46,9 @@ __all__ = [
     "say_what_runs",
 ]
 
+BACK_WITHIN_S = 25.0
+"""What devices of a resumed room get to come back to their seats."""
+
 
 @dataclass(frozen=True, slots=True)
 class HostedRoom:
@@ -103,6 +106,8 @@ async def hosted_room(
         settings=options.settings(),
         gate=gate,
         save_gate=state.save_gate,
+        save_memory=keeper.save,
+        memory=None if former is None else memory,
         seed=options.seed,
     )
     with lock_room(state, former):
@@ -141,10 +146,18 @@ class Question:
 
 
 async def deal(room: HostedRoom, wait: int, view: TerminalView) -> None:
-    """Wait for ``wait`` devices and deal the layers. Raises ``StartError``."""
-    if wait:
+    """Wait for devices and deal the layers. Raises ``StartError``.
+
+    A room that was taken up waits for the devices that held layers, and deals without those that
+    do not come back (liveness, section 11), also on its own; a new one waits for ``wait`` devices.
+    """
+    seated = [seat.name for seat in room.memory.seats[1:]]
+    if seated:
+        view.say(f"Waiting up to {BACK_WITHIN_S:.0f} s for {', '.join(seated)} …")
+        await room.host.until_named(seated, timeout_s=BACK_WITHIN_S)
+    elif wait and not room.memory.seats:
         view.say(f"Waiting for {wait} device(s) to join …")
-    await room.host.until_devices(wait)
+        await room.host.until_devices(wait)
     await room.host.start()
 
 

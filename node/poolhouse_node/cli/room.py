@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from poolhouse_node.cli.failures import CommandFailed
 from poolhouse_node.cli.room_socket import call_host
 from poolhouse_node.cli.state import RoomState, rooms_here
+from poolhouse_node.room.asks import AskRefused
 from poolhouse_node.wire.codes import format_code, parse_code
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from poolhouse_node.device.host import Host
 
 __all__ = ["HostCommands", "describe_path", "find_room", "forget_room", "tell_host"]
+
+KNOWN = "Known: /status, /allow NAME, /deny NAME, /kick NAME, /key, /redeal."
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +44,24 @@ class HostCommands:
             case "key":
                 self.host.renew_key()
                 return {"invite": self.invite()}
+            case "redeal":
+                return self._deal_again()
             case _:
                 return {"error": f"There is no command {command!r}."}
+
+    def _deal_again(self) -> dict[str, Any]:
+        try:
+            self.host.deal_again()
+        except AskRefused as error:
+            return {"error": str(error)}
+        return {"ok": True}
 
     def typed(self, line: str) -> str:
         """A line with a slash, typed in the host's own terminal; what to say of it."""
         command, _, name = line.removeprefix("/").partition(" ")
         answer = self.handle({"command": command, "name": name.strip()})
         if "error" in answer:
-            return f"{answer['error']} Known: /status, /allow NAME, /deny NAME, /kick NAME, /key."
+            return f"{answer['error']} {KNOWN}"
         return show(answer)
 
 
@@ -64,11 +76,19 @@ def show(answer: Mapping[str, Any]) -> str:
     if "devices" not in answer:
         return "Done."
     lines = [f"room {format_code(answer['code'])}: {answer['state']}"]
+    if answer["waits_for"]:
+        lines.append(f"  {_awaited(answer['waits_for'])}")
     lines += [_device_line(device) for device in answer["devices"]]
     for waiting in answer["waiting"]:
         digits = f", digits {waiting['digits']}" if waiting["digits"] else ""
         lines.append(f"  ? {waiting['name']} waits ({waiting['label']}{digits})")
     return "\n".join(lines)
+
+
+def _awaited(waits_for: Mapping[str, Any]) -> str:
+    deal_in_s = waits_for["deal_in_s"]
+    then = "no automatic deal" if deal_in_s is None else f"dealing again in {deal_in_s:.0f} s"
+    return f"{waits_for['what']} for {waits_for['since_s']:.0f} s; {then}"
 
 
 def _device_line(device: Mapping[str, Any]) -> str:

@@ -50,6 +50,12 @@ def room_key(room: opt.HostedRoom = None) -> None:
     _tell_host(room, {"command": "key"})
 
 
+@room_app.command("redeal")
+def room_redeal(room: opt.HostedRoom = None) -> None:
+    """Deal the layers again over the devices that are here, without waiting for a lost one."""
+    _tell_host(room, {"command": "redeal"})
+
+
 @room_app.command("forget")
 def room_forget(code: Annotated[str, typer.Argument(help="Room code.")]) -> None:
     """Delete what this machine keeps of a room: keys, passes and the conversation."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from poolhouse_node.device.events import Notify
     from poolhouse_node.device.model import RoomModel
     from poolhouse_node.room.gate import Gate, GateState
+    from poolhouse_node.room.record import RoomMemory
     from poolhouse_node.rtc.network import Network
     from poolhouse_node.rtc.peer import Engine
     from poolhouse_node.wire.codes import Invite
@@ -131,9 +132,11 @@ def make_host(
     settings: HostSettings,
     gate: Gate,
     save_gate: Callable[[GateState], None],
+    save_memory: Callable[[RoomMemory], None],
+    memory: RoomMemory | None,
     seed: int | None,
 ) -> Host:
-    """A host on ``network``."""
+    """A host on ``network``, which takes up ``memory`` and hands its own to ``save_memory``."""
     network.mesh.takes_older_devices = gate.takes_raw_secrets  # one switch for both
     chance = random.Random(seed)  # noqa: S311 - draws tokens, not secrets
     return Host(
@@ -146,6 +149,8 @@ def make_host(
         settings=settings,
         gate=gate,
         save_gate=save_gate,
+        save_memory=save_memory,
+        memory=memory,
         draw=chance.random,
     )
 

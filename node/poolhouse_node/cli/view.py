@@ -233,6 +233,14 @@ def _room_line(event: Event) -> Text | None:
             return _text(f"{model} is online, context {context_size} tokens", style="green")
         case ev.StartFailed(why=why) | ev.RoomDegraded(why=why) | ev.RoomOver(why=why):
             return _text(why, style="red")
+        case ev.AnswerWaits(why=why):
+            return _text(f"{why} It goes on when the chain is whole again.", style="yellow")
+        case ev.RoomMended(after_s=after_s):
+            return _text(f"The chain is whole again after {after_s:.1f} s.", style="green")
+        case ev.HostLost(verb=verb):
+            return _text(f"The host {verb}; trying to get back in …", style="yellow")
+        case ev.HostFound():
+            return _text("Back in the room.", style="green")
         case ev.Queued(place=1):
             return _text("waiting: this question is next", style="dim")
         case ev.Queued(place=place):

@@ -11,6 +11,7 @@ from poolhouse_node.device.next_link import HOST
 from poolhouse_node.room.deal import (
     Deal,
     DealError,
+    SplitError,
     deal_by_memory,
     deal_exactly,
     does_it_fit,
@@ -42,7 +43,14 @@ KV_FORMAT = "f16"
 
 
 class StartError(Exception):
-    """The room could not be brought online; the text says why and what to do."""
+    """The room could not be brought online; the text says why and what to do.
+
+    ``is_final`` when no device that comes or goes can change it.
+    """
+
+    def __init__(self, why: str, *, is_final: bool = False) -> None:
+        super().__init__(why)
+        self.is_final = is_final
 
 
 def make_deal(
@@ -62,7 +70,7 @@ def make_deal(
         try:
             return deal_exactly(model.needs, split, len(members))
         except DealError as error:
-            raise StartError(str(error)) from error
+            raise StartError(str(error), is_final=isinstance(error, SplitError)) from error
     pledges = [pledge_gb(member.meta) * GIB for member in members]
     phones = [is_phone(member.meta) for member in members]
     try:

@@ -108,6 +108,8 @@ class Host(Device):
         )
         self._answering: Answering | None = None
         self._remembered = memory
+        self._expected = {seat.name for seat in memory.seats[1:]} if memory else set()
+        """Devices that held layers before this host was started again, and did not come yet."""
         self._remembering = Remembering(self.memory, save_memory, lambda: self._is_answering)
         self._arrivals = asyncio.Event()
 
@@ -397,6 +399,7 @@ class Host(Device):
         self._tell_roster()
         self.notify(DeviceJoined(member.name, device_label(member.meta)))
         has_its_seat = self.keeper.came(peer_id, member.name)
+        self._maybe_expected(member, has_its_seat=has_its_seat)
         self._welcome(peer, member, is_back=bool(hello.back), is_seated=has_its_seat)
         self._arrivals.set()
 
@@ -414,6 +417,13 @@ class Host(Device):
             self.send(peer, answering.history())
         for message in [*answering.so_far(), *answering.places_of(member.peer_id)]:
             self.send(peer, message)
+
+    def _maybe_expected(self, member: Member, *, has_its_seat: bool) -> None:
+        """A device of a resumed room that came too late for its deal gets another one."""
+        was_expected = member.name in self._expected
+        self._expected.discard(member.name)
+        if was_expected and self.is_online and not has_its_seat and member.holds_layers:
+            self.keeper.deal_soon()
 
     def _say_state(self, peer: Peer) -> None:
         degraded = self.keeper.degraded

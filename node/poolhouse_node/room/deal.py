@@ -23,6 +23,7 @@ __all__ = [
     "LeftOut",
     "ModelNeeds",
     "Seat",
+    "SplitError",
     "deal_by_memory",
     "deal_exactly",
     "deal_for_speed",
@@ -35,6 +36,10 @@ type LeftOut = Literal["unneeded", "small", "late"]
 
 class DealError(Exception):
     """The layers cannot be dealt; the text is a sentence for a person."""
+
+
+class SplitError(DealError):
+    """The split fits no number of devices: the person has to say another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +151,7 @@ def deal_exactly(needs: ModelNeeds, split: Sequence[int], devices: int) -> Deal:
     """
     if sum(split) != needs.layers or any(count < 1 for count in split):
         shown = ",".join(str(count) for count in split)
-        raise DealError(
+        raise SplitError(
             f"The split {shown} is not one of {needs.layers} layers: "
             "every device needs at least one and together they must hold all."
         )
