@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.support.program import Program
+from tests.support.program import Program, run
 
 pytestmark = [pytest.mark.room, pytest.mark.model, pytest.mark.webrtc, pytest.mark.timeout(120)]
 
@@ -89,3 +89,31 @@ def test_up_starts_everything_again_under_the_same_code(start):
     closed = start("up", "--resume", "--devices", "1", "--ask", "And?", "--max-tokens", "1")
     assert closed.end() == 0
     assert "opening a new one" in closed.stderr
+
+
+QUESTION = "Tell me everything about swimming pools."
+SAME = ("--split", "15,15", "--max-tokens", "80", "--temperature", "0")
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> str:
+    """The answer of a room in which nothing happens."""
+    ended = run("up", "--devices", "2", "--ask", QUESTION, *SAME, "--json")
+    return ended.json()["answer"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "term"])
+def test_an_answer_goes_on_under_the_next_host(start, host, tmp_path, undisturbed, number):
+    """Worker and guest knock until a host is back; nobody presses a key, the text is the same."""
+    before, link = host("--name", "attic", *SAME)
+    start("join", "--name", "cellar", POOLHOUSE_ROOM=link, POOLHOUSE_STATE=str(tmp_path / "worker"))
+    before.until("is online")
+    asking = start("ask", link, QUESTION, POOLHOUSE_STATE=str(tmp_path / "guest"))
+    asking.until_answering(60)
+    assert end(before, number) != 0
+    again, same_link = host("--resume")
+    assert same_link == link
+    assert "one was being answered" in again.stderr
+    again.until("Waiting up to 25 s for cellar")
+    assert asking.end() == 0
+    assert asking.stdout.strip() == undisturbed.strip()
