@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,11 @@ class Apart:
 
     def status(self, *words: str) -> Program:
         return run("room", "status", *words, env={"POOLHOUSE_STATE": f"{self.folder}/state-host"})
+
+    def device(self, name: str) -> dict[str, Any]:
+        """What the host's status says of a device."""
+        devices = self.status("--json").json()["devices"]
+        return next(device for device in devices if device["name"] == name)
 
 
 @pytest.fixture
@@ -118,9 +124,8 @@ async def test_a_room_whose_devices_meet_only_at_a_relay(apart, tmp_path, transp
         async with coturn(tmp_path, **where, ipv6=False) as relay:
             url = relay.urls[TRANSPORTS[transport]]
             answer = await asyncio.to_thread(has_answered, apart, relay, url, index)
-            status = apart.status("--json").json()
+            cellar = apart.device("cellar")
             words = apart.status().stdout
-    (cellar,) = [device for device in status["devices"] if device["name"] == "cellar"]
     assert cellar["layers"] == [15, 30]
     assert "relay" in cellar["transport"].split(" ")[1]
     assert "through a relay (" in words
@@ -128,6 +133,24 @@ async def test_a_room_whose_devices_meet_only_at_a_relay(apart, tmp_path, transp
     assert apart.net["attic"].sent_bytes() < len(content) / 10
     alone = run("up", "--devices", "1", "--ask", QUESTION, "--max-tokens", "24", "--json").json()
     assert answer == alone["answer"]
+
+
+@needs_model
+def test_links_outlive_a_network_that_pauses_for_six_seconds(apart):
+    apart.net.mend("attic", "cellar")
+    signal = {"POOLHOUSE_SIGNAL": apart.start_control(), "POOLHOUSE_STUN": "none"}
+    host = apart.start("attic", "host", "--open", "--code", "4TK-G9P", *SAID, **signal)
+    host.until("is open")
+    worker = apart.start("cellar", "join", "4TK-G9P", "--name", "cellar", **signal)
+    worker.until("is online")
+    apart.net.cut("attic", "cellar")
+    while (cellar := apart.device("cellar"))["heard_s"] < 6:
+        assert cellar["layers"] == [15, 30]
+    apart.net.mend("attic", "cellar")
+    asked = apart.start("attic", "ask", "4TK-G9P", QUESTION, "--json", **signal)
+    assert asked.end() == 0, asked.stderr
+    assert asked.json()["answer"]
+    assert "- cellar" not in host.stderr
 
 
 @asynccontextmanager

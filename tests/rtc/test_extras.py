@@ -49,6 +49,25 @@ def test_refused_settings_leave_the_rest_working(native, caplog, monkeypatch):
     assert "retransmission" in caplog.text
 
 
+def test_an_association_sends_again_soon_and_for_fifteen_seconds():
+    """Liveness, section 5; the library's own five tries would end after 3 s of silence."""
+    handed = []
+
+    class Library:
+        def rtcSetSctpSettings(self, settings):
+            handed.append(settings._obj)
+            return 0
+
+    assert Extras(Library()).shorten_retransmission()
+    wait_ms, waited_ms = handed[0].min_retransmit_ms, 0
+    assert wait_ms == 50
+    for _ in range(handed[0].max_retransmit_attempts + 1):
+        waited_ms += wait_ms
+        wait_ms = min(2 * wait_ms, handed[0].max_retransmit_ms)
+    assert 15_000 <= waited_ms <= 16_000
+    assert handed[0].max_retransmit_ms <= 2000, "data flows again soon after the network does"
+
+
 async def test_without_extras_an_association_shows_no_pair_and_takes_no_bind(native, monkeypatch):
     monkeypatch.setattr(extras_module, "version", lambda name: "2099.1.1")
     peer = make_peer("libdatachannel", IceSettings())

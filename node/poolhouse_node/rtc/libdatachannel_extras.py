@@ -26,6 +26,11 @@ __all__ = ["TESTED_VERSION", "Extras", "load_extras"]
 TESTED_VERSION: Final = "2026.10.15"
 MIN_RETRANSMISSION_MS: Final = 50
 """200 ms by default: at 5 % loss a lap then waits for timers (engines, section 3)."""
+MAX_RETRANSMISSION_MS: Final = 2000
+"""10 s by default: after a pause of the network so much more could pass before data flows again."""
+MAX_RETRANSMISSIONS: Final = 11
+"""5 by default, which with our minimum gives an association up after 3 s without an answer. These
+take 15 s (liveness, section 5)."""
 
 _SYMBOLS = ("rtcGetSelectedCandidatePair", "rtcSetSctpSettings", "rtcCreatePeerConnection")
 _CANDIDATE_BYTES = 512
@@ -81,8 +86,13 @@ class Extras:
         self._library = library
 
     def shorten_retransmission(self) -> bool:
-        """Set the minimum SCTP timer of associations made from now on, process-wide."""
-        settings = _SctpSettings(min_retransmit_ms=MIN_RETRANSMISSION_MS)
+        """Let SCTP send again sooner and for longer, in associations made from now on,
+        process-wide."""
+        settings = _SctpSettings(
+            min_retransmit_ms=MIN_RETRANSMISSION_MS,
+            max_retransmit_ms=MAX_RETRANSMISSION_MS,
+            max_retransmit_attempts=MAX_RETRANSMISSIONS,
+        )
         return int(self._library.rtcSetSctpSettings(ctypes.byref(settings))) == 0
 
     def pair(self, handle: int) -> CandidatePair | None:
