@@ -269,7 +269,7 @@ def test_a_person_who_lets_the_stranger_in_gives_no_key_away_and_gets_no_device(
 
 
 def test_a_link_between_workers_that_ends_at_somebody_else_is_not_used(
-    between, start, open_room, tmp_path
+    between, start, open_room, room, tmp_path
 ):
     host, link = open_room("--wait", "2", "--split", "10,10,10")
     between.swaps = lambda introduction: introduction.dst != HOST_ID
@@ -277,7 +277,8 @@ def test_a_link_between_workers_that_ends_at_somebody_else_is_not_used(
         start("join", "--name", name, POOLHOUSE_ROOM=link, state=name).until(f"Joined as {name}.")
     between.until(lambda: len(between.said("mesh")) >= 2)
     between.until(lambda: any(near.closed or far.closed for near, far in between.middle))
-    host.until("den stopped responding to cellar")
+    between.until(lambda: len(between.middle) >= 2)  # it was dialed again
+    assert room("status", "--json").json()["state"] != "online"
     assert {seen.type for seen in between.seen if seen.where == "main"} <= {
         "hello",
         "mesh",
