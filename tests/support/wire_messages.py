@@ -69,6 +69,7 @@ FULL: list[dict[str, Any]] = [
     {"t": "ai-start-failed", "why": "2 GB are missing"},
     {"t": "ai-redeal", "by": "h", "model": "m"},
     {"t": "ai-degraded", "why": "otter left"},
+    {"t": "ai-share", "gb": 0.5, "drop": 1, "why": "it was killed while it loaded"},
     {"t": "ai-next", "next": "b", "relink": 1},
     {"t": "ai-linked", "next": "b", "ok": 1},
     {"t": "ai-linklost", "name": "otter", "up": 0},

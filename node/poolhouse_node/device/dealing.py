@@ -17,7 +17,7 @@ from poolhouse_node.room.deal import (
     does_it_fit,
 )
 from poolhouse_node.room.liveness import is_phone
-from poolhouse_node.room.pledge import GIB, pledge_gb
+from poolhouse_node.room.pledge import GIB
 from poolhouse_node.room.versions import PROTOCOL
 from poolhouse_node.shard import ShardError
 from poolhouse_node.wire.messages.loading import HostProgress, Layers, Load
@@ -62,16 +62,17 @@ def make_deal(
 ) -> Deal:
     """Deal the layers to ``members``, the host first.
 
-    A room that is dealt again over fewer devices than the person's ``split`` names is dealt by
-    memory. Raises :class:`StartError` with how many GB are missing, or what is wrong with the
-    split.
+    The person's ``split`` does not count any more when one of the devices was killed by what it
+    was dealt, nor when a room is dealt again over fewer devices than it names: then memory does.
+    Raises :class:`StartError` with how many GB are missing, or what is wrong with the split.
     """
-    if split and not (is_again and len(split) > len(members)):
+    was_lowered = any(member.most_gb is not None for member in members)
+    if split and not was_lowered and not (is_again and len(split) > len(members)):
         try:
             return deal_exactly(model.needs, split, len(members))
         except DealError as error:
             raise StartError(str(error), is_final=isinstance(error, SplitError)) from error
-    pledges = [pledge_gb(member.meta) * GIB for member in members]
+    pledges = [member.pledge_gb * GIB for member in members]
     phones = [is_phone(member.meta) for member in members]
     try:
         return deal_by_memory(model.needs, pledges, phones)

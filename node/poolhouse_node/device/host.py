@@ -14,12 +14,14 @@ from poolhouse_node.device.device import Device, Identity, Peer
 from poolhouse_node.device.doorman import Doorman
 from poolhouse_node.device.events import DeviceJoined, DeviceLeft, Notice, RoomOnline
 from poolhouse_node.device.keeper import REDEAL_AFTER_S, ChainKeeper
+from poolhouse_node.device.load_deaths import LoadDeaths
 from poolhouse_node.device.namesakes import Namesakes
 from poolhouse_node.device.remembering import Remembering
 from poolhouse_node.device.status import room_status
 from poolhouse_node.generate.conversation import Conversation
 from poolhouse_node.generate.trunk import Trunk
 from poolhouse_node.room.asks import TEXT_CHARACTERS_MAX, Ask, AskRefused
+from poolhouse_node.room.pledge import GIB
 from poolhouse_node.room.record import RecordedSeat, RoomMemory
 from poolhouse_node.room.returning import DEAD_LINK_WAIT_S
 from poolhouse_node.room.roster import Member, Roster, clean_meta, clean_name, device_label
@@ -97,6 +99,7 @@ class Host(Device):
         network.mesh.proves = self.roster.proves
         self._namesakes = Namesakes(self.roster, self.peers, self.ping, self.drop)
         self._compute, self._draw = compute, draw
+        self._load_deaths = LoadDeaths(model.needs.layer_bytes / GIB)
         self.keeper = ChainKeeper(
             self,
             model=model,
@@ -141,15 +144,16 @@ class Host(Device):
         return True
 
     async def until_changed(self) -> None:
-        """Wait until a device comes in, or changes what it lends."""
-        self._arrivals.clear()
+        """Wait until a device comes in, or changes what it lends; also since the last deal."""
         await self._arrivals.wait()
+        self._arrivals.clear()
 
     async def start(self) -> None:
         """Deal the layers and wait until every device holds its own.
 
         Raises :class:`StartError <poolhouse_node.device.dealing.StartError>`; the room is told.
         """
+        self._arrivals.clear()
         try:
             await self.keeper.start()
         except StartError as error:
@@ -344,6 +348,8 @@ class Host(Device):
 
     def dealing(self, *, now: bool) -> None:
         self.loading = now
+        if now:
+            self._load_deaths.dealt(self.shares)
 
     def dealt(self, shard: Shard) -> None:
         trunk = Trunk(shard, self._compute, self.keeper.chain)
@@ -386,7 +392,7 @@ class Host(Device):
         self._namesakes.settle(
             peer.link.peer_id,
             name,
-            is_back=bool(hello.back),
+            is_back=bool(hello.back or hello.died),
             enter=lambda: self._enter(peer, hello, name),
         )
 
@@ -398,10 +404,19 @@ class Host(Device):
         self.admit(peer)
         self._tell_roster()
         self.notify(DeviceJoined(member.name, device_label(member.meta)))
-        has_its_seat = self.keeper.came(peer_id, member.name)
+        limit = self._load_deaths.came(member, hello.died)
+        has_its_seat = limit is None and self.keeper.came(peer_id, member.name)
+        if limit is not None:
+            self._share_lowered(peer, limit)
         self._maybe_expected(member, has_its_seat=has_its_seat)
         self._welcome(peer, member, is_back=bool(hello.back), is_seated=has_its_seat)
         self._arrivals.set()
+
+    def _share_lowered(self, peer: Peer, limit: loading.ShareLimit) -> None:
+        """Its layers were too much for it: it does not get the same seat back."""
+        self.notify(Notice(limit.why))
+        self.send(peer, limit)
+        self.keeper.deal_soon()
 
     def _welcome(self, peer: Peer, member: Member, *, is_back: bool, is_seated: bool) -> None:
         answering, layers = self._answering, self.keeper.layers_message()

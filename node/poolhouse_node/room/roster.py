@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from poolhouse_node.room.pledge import count_gb
+from poolhouse_node.room.pledge import count_gb, pledge_gb
 from poolhouse_node.wire.messages import joining
 
 if TYPE_CHECKING:
@@ -93,11 +93,19 @@ class Member:
     name: str
     meta: dict[str, object]
     proves_links: bool = False
+    most_gb: float | None = None
+    """The most the host deals it, after it was killed while it loaded; 0 is nothing."""
 
     @property
     def holds_layers(self) -> bool:
-        """It may be dealt layers: it computes and is no API client."""
-        return bool(self.meta.get("webgpu")) and not self.meta.get("api")
+        """It may be dealt layers: it computes, is no API client, and did not die of them."""
+        computes = bool(self.meta.get("webgpu")) and not self.meta.get("api")
+        return computes and self.most_gb != 0
+
+    @property
+    def pledge_gb(self) -> float:
+        """What it lends, as the host counts it."""
+        return pledge_gb(self.meta, self.most_gb)
 
 
 @dataclass(slots=True)

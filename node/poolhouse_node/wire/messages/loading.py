@@ -45,6 +45,7 @@ __all__ = [
     "Ready",
     "ReadyAll",
     "Redeal",
+    "ShareLimit",
     "StartFailed",
     "StartRequest",
     "Wait",
@@ -205,6 +206,18 @@ class Degraded(Message, frozen=True, kw_only=True, tag="ai-degraded"):
 
     CUT: ClassVar = {"why": 1000}
 
+    why: str = ""
+
+
+class ShareLimit(Message, frozen=True, kw_only=True, tag="ai-share"):
+    """The host deals a device less after it was killed while it loaded (liveness, section 9)."""
+
+    CUT: ClassVar = {"why": 1000}
+
+    gb: Gigabytes | None = None
+    """The most it is dealt from now on."""
+    drop: Flag = False
+    """It is dealt nothing any more."""
     why: str = ""
 
 
