@@ -65,11 +65,12 @@ fuzz = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], 
 
 
 @fuzz
-@given(st.lists(MESSAGES, max_size=12), st.booleans())
-def test_nothing_said_to_a_host_gets_anyone_in(messages, greets_well):
+@given(st.lists(MESSAGES, max_size=12), st.booleans(), st.booleans())
+def test_nothing_said_to_a_host_gets_anyone_in(messages, greets_well, takes_older):
     async def main():
         async with SimRoom() as room:
-            host = await room.host(gate=Gate(room.chance.randbytes))
+            gate = Gate(room.chance.randbytes, takes_raw_secrets=takes_older)
+            host = await room.host(gate=gate)
             network, speaker = speaker_in(room)
             link = await network.dial(HOST_ID, timeout_s=10)
             for message in [HELLO, *messages] if greets_well else messages:
@@ -134,6 +135,7 @@ def test_nothing_said_to_a_worker_admits_a_stranger(messages):
 
 @pytest.mark.long
 @settings(max_examples=20_000, suppress_health_check=list(HealthCheck), deadline=None)
-@given(st.lists(MESSAGES, max_size=20), st.booleans())
-def test_nothing_said_to_a_host_gets_anyone_in_for_long(messages, greets_well):
-    test_nothing_said_to_a_host_gets_anyone_in.hypothesis.inner_test(messages, greets_well)
+@given(st.lists(MESSAGES, max_size=20), st.booleans(), st.booleans())
+def test_nothing_said_to_a_host_gets_anyone_in_for_long(messages, greets_well, takes_older):
+    once = test_nothing_said_to_a_host_gets_anyone_in.hypothesis.inner_test
+    once(messages, greets_well, takes_older)

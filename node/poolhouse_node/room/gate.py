@@ -133,9 +133,10 @@ class Gate:
         return replace(self._unproved(peer_id, hello), showed_raw_secret=shows)
 
     def _raw(self, hello: Hello) -> Decision | None:
-        if hello.pass_ is not None and pass_hash(hello.pass_) in self.passes:
+        come_back_pass, key = hello.pass_, hello.key
+        if is_nonce(come_back_pass) and pass_hash(str(come_back_pass)) in self.passes:
             return Decision("admit", via="pass", showed_raw_secret=True)
-        if hello.key is not None and hmac.compare_digest(hello.key, self.key):
+        if is_nonce(key) and hmac.compare_digest(str(key), self.key):
             return Decision("admit", via="key", gives_pass=True, showed_raw_secret=True)
         return None
 
