@@ -145,6 +145,7 @@ OPENED = host_options(
     system="Be brief.",
     is_open=True,
     denies_unknown=True,
+    takes_older_devices=True,
     redeal_after_s=None,
     wait=3,
 )
@@ -177,6 +178,7 @@ def test_defaults_stay_defaults():
         ("system", {"system": ""}),
         ("open_room", {"is_open": False}),
         ("deny_unknown", {"denies_unknown": False}),
+        ("take_older_devices", {"takes_older_devices": False}),
         ("redeal_after", {"redeal_after_s": 5.0}),
         ("wait", {"wait": 0}),
     ],

@@ -53,6 +53,7 @@ SAID_AS: Mapping[str, str] = {
     "system": "system",
     "is_open": "open_room",
     "denies_unknown": "deny_unknown",
+    "takes_older_devices": "take_older_devices",
     "redeal_after_s": "redeal_after",
     "wait": "wait",
 }
@@ -152,6 +153,7 @@ def recorded(
         system=options.system,
         is_open=options.is_open,
         denies_unknown=options.denies_unknown,
+        takes_older_devices=options.takes_older_devices,
         redeal_after_s=options.redeal_after_s,
         wait=options.wait,
         devices=devices,
