@@ -21,24 +21,27 @@ from poolhouse_node.device.events import (
     Share,
     StartFailed,
 )
+from poolhouse_node.device.load_notes import LoadNotes, NoNotes, lower_share
 from poolhouse_node.device.neighbours import Neighbours
 from poolhouse_node.device.returning import come_back
 from poolhouse_node.device.worker import Worker
 from poolhouse_node.room.asks import TEXT_CHARACTERS_MAX
 from poolhouse_node.room.joining import Joiner
 from poolhouse_node.room.links import LinkFailed
+from poolhouse_node.room.pledge import count_gb
 from poolhouse_node.room.roster import Member, Roster, clean_meta, clean_name
 from poolhouse_node.room.shares import comes_before, read_layers
 from poolhouse_node.room.versions import PROTOCOL, advice_for_us
 from poolhouse_node.wire.messages import loading
 from poolhouse_node.wire.messages.asking import Ask, Stop
-from poolhouse_node.wire.messages.joining import Admit, Auth, Hello, Lobby, Mesh
+from poolhouse_node.wire.messages.joining import Admit, Auth, Hello, Lobby, Mesh, Pledge
 from poolhouse_node.wire.messages.joining import Roster as RosterMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from poolhouse_node.device.events import Notify
+    from poolhouse_node.device.load_notes import Notebook
     from poolhouse_node.device.ports import Link, Network, ShardLoader
     from poolhouse_node.generate.ports import Compute
     from poolhouse_node.wire.messages import Message
@@ -81,6 +84,7 @@ class JoinedDevice(Device):
         draw_bytes: Callable[[int], bytes],
         secrets: Secrets | None = None,
         trust_unverified: bool = False,
+        notebook: Notebook | None = None,
     ) -> None:
         super().__init__(network, identity, notify)
         self.host_id = host_id
@@ -99,6 +103,7 @@ class JoinedDevice(Device):
         self._host_name: str | None = None
         self._secrets, self._trust_unverified = secrets or Secrets(), trust_unverified
         self._draw_bytes = draw_bytes
+        self._load_notes = LoadNotes(notebook or NoNotes())
         self._entrance: Entrance | None = None
         self._neighbours = Neighbours(
             network, self.peers, self.send, self.ping, self.admit, self.drop
@@ -311,16 +316,20 @@ class JoinedDevice(Device):
         )
 
     def _say_hello(self, peer: Peer, proofs: dict[str, object]) -> None:
+        fields: dict[str, object]
         fields = {"name": self.name, "v": PROTOCOL, "meta": self.identity.meta, "join": 1}
         is_back = self._was_inside or self._secrets.come_back_pass
         if is_back and not self.screen.misses_something:  # who says so gets no history
             fields["back"] = 1  # also a process that was started again: its pass was kept
+        if self._load_notes.died is not None:
+            fields["died"] = self._load_notes.died
         self.send(peer, Hello(**fields, **proofs))  # type: ignore[arg-type]  # the fields of Hello
 
     def _go_in(self, peer: Peer, mesh_key: str) -> None:
         self.network.mesh.key = mesh_key
         if not peer.admitted:
             self.admit(peer)
+            self._load_notes.told()
             self._was_inside = True
             self._inside.set()
 
@@ -366,6 +375,8 @@ class JoinedDevice(Device):
                 self._online.clear()
             case loading.Degraded(why=why):
                 self.notify(RoomDegraded(why))
+            case loading.ShareLimit():
+                self._lower_share(message)
             case loading.StartFailed(why=why):
                 self.notify(StartFailed(why))
                 self.worker.release()
@@ -394,8 +405,17 @@ class JoinedDevice(Device):
         if self.name not in message.by and self.worker.layers is not None:
             self.worker.release()
 
+    def _lower_share(self, limit: loading.ShareLimit) -> None:
+        """The host deals this device less: it was killed while it loaded."""
+        self.identity = Identity(self.identity.name, lower_share(self.identity.meta, limit))
+        lent_gb = count_gb(self.identity.meta.get("contribGB"))
+        if not limit.drop and lent_gb:
+            self._tell_host(Pledge(gb=lent_gb))
+        self.notify(Notice(limit.why or "The host deals this device fewer layers from now on."))
+
     def _loading_changed(self, loading_now: bool) -> None:
         self.loading = loading_now
+        self._load_notes.loading(self.tasks, now=loading_now)
 
     def _name_of(self, peer_id: str) -> str:
         return self.roster.name_of(peer_id)
