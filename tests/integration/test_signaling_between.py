@@ -370,3 +370,24 @@ def test_nobody_gets_in_by_the_name_of_another(between, start, open_room, room, 
     as_device.until("bye")
     assert not as_device.said("admit", "roster", "lobby")
     assert learned(between, tmp_path) == []
+
+
+def test_a_device_that_is_made_to_come_back_does_so_to_its_host_only(
+    between, start, open_room, room, tmp_path
+):
+    """Somebody takes its place at the host, and stands between when it dials again."""
+    host, _ = open_room("--wait", "9")
+    device = start("join", CODE, "--name", "cellar")
+    assert room("allow", digits(device, "Both screens must show")).process.returncode == 0
+    device.until("Joined as cellar.")
+    between.swaps, between.attack = lambda introduction: True, admits_by_itself
+    instead = between.call(between.introductions[0].src, HOST_ID)
+    instead.say({"t": "hello", "name": "cellar", "v": 4, "back": 1})
+    instead.until("bye")
+    assert device.end() == 1
+    assert UNVERIFIED in told(device)
+    assert not between.said("roster")
+    assert host.stderr.count("+ cellar") == 1
+    assert learned(between, tmp_path) == []
+    devices = room("status", "--json").json()["devices"]
+    assert [each["name"] for each in devices] == ["attic"]
