@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from poolhouse_node.cli.chat import questions
 from poolhouse_node.cli.failures import CommandFailed
+from poolhouse_node.cli.load_notebook import LoadNotebook
 from poolhouse_node.cli.loading import EngineLoader
 from poolhouse_node.cli.machine import default_name, default_pledge_gb, free_cores
 from poolhouse_node.cli.options import DEFAULT_SIGNAL
@@ -65,6 +66,10 @@ class JoinOptions:
             invite.key, state.load_pass(name), lambda given: state.save_pass(name, given)
         )
 
+    def notebook(self, invite: Invite, name: str) -> LoadNotebook:
+        """Where a death while loading is known by, to the next process of this name."""
+        return LoadNotebook(RoomState.of(invite.code, self.environment), name)
+
     def loader(self) -> EngineLoader:
         """For the layers this device may be dealt."""
         store = ModelStore(default_cache(self.environment))
@@ -89,6 +94,7 @@ async def _device(
         loader=loader,
         held=options.secrets(invite, name),
         trust_unverified=options.trust_unverified,
+        notebook=None if pledge_gb is None else options.notebook(invite, name),
     )
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from poolhouse_node.cli.loading import EngineLoader
     from poolhouse_node.device.entrance import Secrets
     from poolhouse_node.device.events import Notify
+    from poolhouse_node.device.load_notes import Notebook
     from poolhouse_node.device.model import RoomModel
     from poolhouse_node.room.gate import Gate, GateState
     from poolhouse_node.room.record import RoomMemory
@@ -165,6 +166,7 @@ async def make_joined(
     loader: EngineLoader,
     held: Secrets,
     trust_unverified: bool,
+    notebook: Notebook | None = None,
 ) -> JoinedDevice:
     """A device for somebody's room; without a pledge it only asks."""
     network = await place.open()
@@ -178,4 +180,5 @@ async def make_joined(
         draw_bytes=secrets.token_bytes,
         secrets=held,
         trust_unverified=trust_unverified,
+        notebook=notebook,
     )
