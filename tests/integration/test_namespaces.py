@@ -105,6 +105,7 @@ def has_answered(apart: Apart, relay: Coturn, url: str, index: RangeServer) -> s
         "cellar", "join", "--name", "cellar", POOLHOUSE_ROOM=link, **signal, **from_index
     )
     worker.until("is online")
+    host.until("; links: through a relay (")
     asked = apart.start("yard", "ask", link, QUESTION, "--json", **signal)
     assert asked.end() == 0, asked.stderr
     return asked.json()["answer"]
@@ -151,6 +152,42 @@ def test_links_outlive_a_network_that_pauses_for_six_seconds(apart):
     assert asked.end() == 0, asked.stderr
     assert asked.json()["answer"]
     assert "- cellar" not in host.stderr
+
+
+def has_gone_round(apart: Apart, url: str) -> Program:
+    """The path between host and worker is cut for good; the answer of a guest afterwards."""
+    apart.net.mend("attic", "cellar")
+    signal = {"POOLHOUSE_SIGNAL": apart.start_control(TURN_SECRET=OLD_SECRET, TURN_URLS=url)}
+    signal["POOLHOUSE_STUN"] = "none"
+    host = apart.start("attic", "host", *SAID, **signal)
+    host.until("poolhouse join '")
+    link = re.search(r"poolhouse join '([^']+)'", host.stderr)[1]
+    worker = apart.start("cellar", "join", "--name", "cellar", POOLHOUSE_ROOM=link, **signal)
+    worker.until("is online")
+    assert ", direct (" in apart.status().stdout
+    host.until("; links: direct (")
+    apart.net.cut("attic", "cellar")
+    worker.until("Back in the room.")
+    asked = apart.start("attic", "ask", link, QUESTION, "--json", **signal)
+    asked.end()
+    return asked
+
+
+@needs_model
+@pytest.mark.coturn
+@pytest.mark.long  # a dead path is given 15 s
+async def test_a_room_goes_on_through_the_relay_when_its_path_is_cut_and_says_so(apart, tmp_path):
+    yard = apart.net["yard"]
+    with yard.entered():
+        where = {"address": yard.address, "relay_address": yard.address}
+        async with coturn(tmp_path, **where, ipv6=False) as relay:
+            asked = await asyncio.to_thread(has_gone_round, apart, relay.urls[0])
+            cellar, words = apart.device("cellar"), apart.status().stdout
+    assert asked.process.returncode == 0, asked.stderr
+    assert asked.json()["answer"]
+    assert cellar["layers"] == [15, 30]
+    assert "relay" in cellar["transport"].split(" ")[1]
+    assert "through a relay (" in words
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ from poolhouse_node.cli.failures import CommandFailed
 from poolhouse_node.cli.keeping import RecordKeeper
 from poolhouse_node.cli.loading import describe_engine
 from poolhouse_node.cli.resuming import closed_at_the_end, lock_room, open_or_claim, recorded
+from poolhouse_node.cli.room import describe_path
 from poolhouse_node.cli.rooms import make_host, make_invite
 from poolhouse_node.cli.state import RoomState
 from poolhouse_node.room.asks import AskRefused
@@ -162,9 +163,9 @@ async def deal(room: HostedRoom, wait: int, view: TerminalView) -> None:
 
 
 def say_what_runs(host: Host, view: TerminalView, device: str) -> None:
-    """The engine, and what carries the frames."""
-    links = f"; frames travel over {host.transport}" if host.shares[1:] else ""
-    view.say(f"{describe_engine(device)}{links}")
+    """The engine, and the paths of the frames: direct, or through a relay."""
+    paths = ", ".join(map(describe_path, host.transport.split(", ")))
+    view.say(describe_engine(device) + (f"; links: {paths}" if host.shares[1:] else ""))
 
 
 async def answer_once(host: Host, question: Question, *, as_json: bool, device: str) -> int:
