@@ -89,6 +89,7 @@ def test_a_restarted_host_keeps_its_key_and_its_passes(start, tmp_path):
     device = start("join", "--name", "cellar", POOLHOUSE_ROOM=link)
     device.until("Joined as cellar.")
     host.process.kill()
+    device.interrupt()  # it would knock for a minute
     device.end()
     again = start("host", "--code", "4TK-G9P", "--wait", "9", "--deny-unknown", state="host")
     assert link_of(again) == link
