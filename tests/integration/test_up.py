@@ -92,18 +92,19 @@ def test_a_question_is_answered_on_the_screen_and_nothing_is_left(program):
 
 
 @pytest.mark.parametrize("rtc", ["libdatachannel", "aiortc"])
-def test_a_killed_worker_ends_the_ask_with_its_name(program, rtc):
+def test_a_killed_worker_is_named_and_started_again(program, rtc):
     up = program("up", *LONG_ANSWER, "--rtc", rtc)
     up.until("is online")
-    processes = up.descendants()
     up.until_answering(200)
     os.kill(up.find("--name worker-2"), signal.SIGKILL)
-    killed_at = time.monotonic()
-    up.until("worker-2 stopped responding", timeout_s=8)
-    assert up.end(timeout_s=20) == 1
-    assert time.monotonic() - killed_at < 20
-    assert up.stderr.strip().splitlines()[-1].startswith("poolhouse: worker-2 ")
-    assert "layers 20–29" in up.stderr
+    up.until("worker-2 was killed (signal 9); started again", timeout_s=8)
+    up.until("worker-2 stopped responding", timeout_s=20)
+    up.until("The chain is whole again", timeout_s=30)
+    up.until_answering(len(up.stdout) + 100)
+    processes = up.descendants()
+    assert len(processes) == 3
+    up.interrupt()
+    assert up.end() == 130
     assert not alive(processes)
 
 
@@ -135,11 +136,7 @@ def test_a_killed_parent_takes_its_children_along(program):
 
 
 def test_json_of_a_broken_answer_says_so(program, tmp_path):
-    up = program("up", *LONG_ANSWER, "--json")
-    up.until("is online")
-    time_to_answer = time.monotonic() + 3
-    while time.monotonic() < time_to_answer:  # nothing on stdout tells that tokens flow
-        os.sched_yield()
-    os.kill(up.find("--name worker-1"), signal.SIGTERM)
+    question = " ".join(["water"] * 6000)
+    up = program("up", "--devices", "2", "--ask", question, "--json")
     assert up.end() == 1
-    assert up.json()["error"].startswith("worker-1 left")
+    assert "the room's context holds" in up.json()["error"]

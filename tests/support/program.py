@@ -1,5 +1,6 @@
 """The program ``poolhouse`` as a person starts it, and the processes it leaves or does not."""
 
+import itertools
 import json
 import os
 import signal
@@ -20,6 +21,8 @@ class Program:
 
     process: subprocess.Popen
     out: list[str] = field(default_factory=list)
+    out_at: list[float] = field(default_factory=list)
+    """When each piece of ``out`` came, on the monotonic clock."""
     err: list[str] = field(default_factory=list)
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _readers: list[threading.Thread] = field(default_factory=list)
@@ -45,6 +48,8 @@ class Program:
         for chunk in iter(lambda: stream.read1(65536), b""):
             with self._changed:
                 lines.append(chunk.decode(errors="replace"))
+                if lines is self.out:
+                    self.out_at.append(time.monotonic())
                 self._changed.notify_all()
         stream.close()
 
@@ -76,6 +81,19 @@ class Program:
             while len(self.stdout) < characters:
                 assert time.monotonic() < deadline, self.stderr
                 self._changed.wait(0.1)
+
+    def longest_pause_s(self, since: float) -> float:
+        """The longest time without a piece of the answer from ``since`` on."""
+        times = [since, *(at for at in self.out_at if at > since)]
+        return max(later - earlier for earlier, later in itertools.pairwise(times))
+
+    def freeze(self) -> None:
+        """Stop the process: it goes on where it was at :meth:`thaw`."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self.process.send_signal(signal.SIGCONT)
 
     def until_children(self) -> None:
         """Wait until it has started its first process."""

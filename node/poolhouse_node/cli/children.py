@@ -24,6 +24,8 @@ __all__ = ["Child", "Children"]
 GRACE_S = 8.0
 """What a device needs to say that it is leaving and to close its links."""
 LAST_LINES = 3
+STARTS_MAX = 6
+"""A process that ends this often is left alone: something is wrong with it, not with its luck."""
 
 
 @dataclass(slots=True)
@@ -33,6 +35,9 @@ class Child:
     name: str
     process: asyncio.subprocess.Process
     log: Path
+    arguments: Sequence[str]
+    environ: Mapping[str, str]
+    starts: int = 1
 
     async def first_line(self, timeout_s: float) -> str:
         """What it says on stdout when it is ready. Raises :class:`CommandFailed`."""
@@ -49,7 +54,9 @@ class Child:
         return line.decode()
 
     def how_it_ended(self) -> str:
-        """A sentence with its last words."""
+        """A sentence with its last words, if it could say any."""
+        if (self.process.returncode or 0) < 0:
+            return f"{self.name} was killed (signal {-(self.process.returncode or 0)})"
         lines = self.log.read_text(errors="replace").strip().splitlines()[-LAST_LINES:]
         words = " / ".join(line.removeprefix("poolhouse: ") for line in lines)
         return f"{self.name} ended with status {self.process.returncode}: {words or 'no reason'}"
@@ -100,13 +107,24 @@ class Children:
                     PARENT_FD: str(self._reading),
                 },
             )
-        child = Child(name, process, log)
+        child = Child(name, process, log, arguments, environ or {})
         self.children.append(child)
         return child
+
+    async def start_again(self, child: Child, arguments: Sequence[str] | None = None) -> bool:
+        """Start a child that ended once more; False when that was tried often enough."""
+        self.children.remove(child)
+        if child.starts >= STARTS_MAX:
+            return False
+        again = await self.start(child.name, arguments or child.arguments, child.environ)
+        again.starts = child.starts + 1
+        return True
 
     async def until_one_ends(self) -> Child:
         """Wait until any child has ended, which none should while we run."""
         waits = {asyncio.ensure_future(c.process.wait()): c for c in self.children}
+        if not waits:
+            await asyncio.Event().wait()
         try:
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             return waits[done.pop()]

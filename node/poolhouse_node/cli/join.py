@@ -20,6 +20,9 @@ from poolhouse_node.cli.state import RoomState
 from poolhouse_node.cli.view import TerminalView
 from poolhouse_node.device.answers import AskFailed
 from poolhouse_node.device.entrance import Secrets
+from poolhouse_node.device.joined import JoinFailed, JoinRefused
+from poolhouse_node.room.returning import next_knock_s
+from poolhouse_node.rtc.signaling import SignalingError
 from poolhouse_node.weights.cache import default_cache
 from poolhouse_node.weights.source import ModelStore
 
@@ -101,21 +104,46 @@ async def _device(
 async def join_room(options: JoinOptions) -> int:
     """Hold layers until the room is over or the person ends it."""
     view, loader = TerminalView(answers="hidden"), options.loader()
-    device = await _device(
-        options,
-        view,
-        loader,
-        name=options.name or default_name(),
-        pledge_gb=options.pledge_gb or default_pledge_gb(),
-    )
     loader.warm_up()
-    async with device:
+    try:
+        return await _as_long_as_it_may_be_back(options, view, loader)
+    finally:
+        view.close()
+
+
+async def _as_long_as_it_may_be_back(
+    options: JoinOptions, view: TerminalView, loader: EngineLoader
+) -> int:
+    """Join. A device that was in the room before knocks for a minute, as if it had only lost its
+    link: its host, or the signaling server, may be on the way back as well (liveness, 10).
+    """
+    name = options.name or default_name()
+    loop = asyncio.get_running_loop()
+    started_at, last, said = loop.time(), None, False
+    while True:
+        last = loop.time()
         try:
-            await device.join()
-            view.say(f"Joined as {device.name}.")
-            return await _while_inside(device)
-        finally:
-            view.close()
+            return await _join_once(options, view, loader, name)
+        except (JoinFailed, SignalingError) as error:
+            wait_s = next_knock_s(started_at, last, loop.time())
+            was_inside = bool(options.secrets(read_invite(options.room), name).come_back_pass)
+            if isinstance(error, JoinRefused) or not was_inside or wait_s is None:
+                raise
+            if not said:
+                view.say(f"{error} This device was in that room before; trying for a minute …")
+                said = True
+            await asyncio.sleep(wait_s)
+
+
+async def _join_once(
+    options: JoinOptions, view: TerminalView, loader: EngineLoader, name: str
+) -> int:
+    pledge_gb = options.pledge_gb or default_pledge_gb()
+    device = await _device(options, view, loader, name=name, pledge_gb=pledge_gb)
+    async with device:
+        await device.join()
+        view.say(f"Joined as {device.name}.")
+        return await _while_inside(device)
 
 
 async def ask_room(options: JoinOptions, text: str | None, *, as_json: bool) -> int:
@@ -157,6 +185,9 @@ async def _ask_once(device: JoinedDevice, text: str, *, as_json: bool) -> int:
         if as_json:
             print(json.dumps({"error": str(error)}, ensure_ascii=False), flush=True)
         raise CommandFailed(str(error)) from error
+    except asyncio.CancelledError:
+        device.stop()  # nobody waits for the rest of it
+        raise
     if as_json:
         line = {"answer": answer.text, "stats": answer.stats}
         print(json.dumps(line, ensure_ascii=False), flush=True)

@@ -7,6 +7,7 @@ import json
 import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from poolhouse_node.cli.children import Child, Children
 from poolhouse_node.cli.failures import CommandFailed
@@ -27,7 +28,9 @@ from poolhouse_node.cli.view import TerminalView
 from poolhouse_node.wire.codes import format_code
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
     from pathlib import Path
+    from typing import Any
 
     from poolhouse_node.cli.host import HostOptions
     from poolhouse_node.cli.hosting import HostedRoom
@@ -109,7 +112,8 @@ async def bring_up(options: UpOptions) -> int:
                 arguments = _join_arguments(options, signal_url, pledge_gb, threads)
                 await _start_workers(children, options.devices - 1, arguments, room.invite())
                 running = asyncio.ensure_future(_run_room(room, options, question, view))
-                return await _unless_a_child_ends(children, room.host, running)
+                keeping = _keep_children(children, view, signal_url)
+                return await _unless_a_child_ends(children, room.host, running, keeping)
             finally:
                 view.close()
 
@@ -136,11 +140,29 @@ async def _run_room(
     return 0
 
 
-async def _unless_a_child_ends(children: Children, host: Host, room: asyncio.Future[int]) -> int:
+async def _keep_children(children: Children, view: TerminalView, signal_url: str) -> None:
+    """Start again whoever ends: a worker's pass brings it back to its seat."""
+    port = urlsplit(signal_url).port
+    while True:
+        child = await children.until_one_ends()
+        how = child.how_it_ended()
+        is_control = child.arguments[0] == "control"
+        arguments = control_arguments(port or 0) if is_control else None
+        is_started = await children.start_again(child, arguments)
+        view.say(f"{how}; {'started again' if is_started else 'it is not started again'}")
+
+
+async def _unless_a_child_ends(
+    children: Children,
+    host: Host,
+    room: asyncio.Future[int],
+    keeping: Coroutine[Any, Any, None],
+) -> int:
     """The room's result. A process that ends before the room is online ends everything.
 
-    Later a lost worker is the room's own business: it tells which device is gone.
+    Later it is started again (``keeping``), and the room waits for its device.
     """
+    kept: asyncio.Future[None] | None = None
     watched = asyncio.ensure_future(children.until_one_ends())
     running = asyncio.ensure_future(failing_with_tasks(host, room))
     try:
@@ -148,16 +170,20 @@ async def _unless_a_child_ends(children: Children, host: Host, room: asyncio.Fut
         if watched.done() and not host.is_online and not running.done():
             child: Child = watched.result()
             raise CommandFailed(child.how_it_ended())
+        kept = asyncio.ensure_future(keeping)
         return await running
     finally:
-        for task in (watched, running, room):
+        tasks = [task for task in (watched, running, room, kept) if task is not None]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(watched, running, room, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        keeping.close()
 
 
-def control_arguments() -> list[str]:
-    """A control plane on loopback, on free ports, that says where."""
-    return ["control", "--host", "127.0.0.1", "--port", "0", "--admin-port", "0", "--json"]
+def control_arguments(port: int = 0) -> list[str]:
+    """A control plane on loopback, on free ports unless said, that says where."""
+    ports = ["--port", str(port), "--admin-port", "0"]
+    return ["control", "--host", "127.0.0.1", *ports, "--json"]
 
 
 def _join_arguments(

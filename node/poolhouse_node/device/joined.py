@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from poolhouse_node.wire.messages import Message
     from poolhouse_node.wire.slices import Frame
 
-__all__ = ["JoinFailed", "JoinedDevice", "RoomEnd"]
+__all__ = ["JoinFailed", "JoinRefused", "JoinedDevice", "RoomEnd"]
 
 JOIN_S = 40.0
 HOST_HELLO_S = 15.0
@@ -63,10 +63,16 @@ class RoomEnd:
 
     why: str
     orderly: bool = False
+    was_refused: bool = True
+    """Somebody said no; else the host is just not there (any more)."""
 
 
 class JoinFailed(Exception):
     """This device did not get into the room, or is out of it; the text says why."""
+
+
+class JoinRefused(JoinFailed):
+    """The host, or this device itself, does not want it: trying again would not help."""
 
 
 class JoinedDevice(Device):
@@ -136,7 +142,8 @@ class JoinedDevice(Device):
             raise JoinFailed(NO_ROOM if error.kind == "no-such-peer" else str(error)) from error
         is_in = await self._until_let_in()
         if self._over.done():
-            raise JoinFailed(self._over.result().why)
+            end = self._over.result()
+            raise JoinRefused(end.why) if end.was_refused else JoinFailed(end.why)
         if not is_in:
             raise JoinFailed("The host took the link but said nothing; try again.")
 
@@ -171,7 +178,8 @@ class JoinedDevice(Device):
         if await come_back(dial, self._until_let_in, path_broke=path_broke):
             self.notify(HostFound())
         else:
-            self._end("The host did not come back; the room is over for this device.")
+            why = "The host did not come back; the room is over for this device."
+            self._end(why, was_refused=False)
 
     async def until_online(self) -> None:
         """Wait until the room can answer. Raises :class:`JoinFailed` when it is over before."""
@@ -255,7 +263,8 @@ class JoinedDevice(Device):
         self._inside.clear()
         self._turned_away.set()
         if not self._was_inside:
-            self._end(f"The host {verb}; the room is over for this device.")
+            why = f"The host {verb}; the room is over for this device."
+            self._end(why, was_refused=False)
         elif not self._over.done() and self._returning is None:
             self.screen.host_lost()
             self.notify(HostLost(verb))
@@ -431,10 +440,10 @@ class JoinedDevice(Device):
         if peer is not None:
             self.send(peer, message)
 
-    def _end(self, why: str, *, orderly: bool = False) -> None:
+    def _end(self, why: str, *, orderly: bool = False, was_refused: bool = True) -> None:
         self.screen.fail(why)
         if not self._over.done():
-            self._over.set_result(RoomEnd(why, orderly))
+            self._over.set_result(RoomEnd(why, orderly, was_refused))
             if self._was_inside:  # before, join() raises it
                 self.notify(RoomOver(why))
                 self.worker.release()

@@ -65,11 +65,10 @@ class _NoChain:
 
     is_empty = True
 
-    def lap(self, frame: object, kind: object) -> asyncio.Future[bytes]:
+    def lap(
+        self, frame: object, kind: object, *, is_barrier: bool = False
+    ) -> asyncio.Future[bytes]:
         raise CommandFailed("There is no chain.")
-
-    async def settle(self) -> None:
-        """Nothing is ever under way."""
 
 
 async def bench_decode(bench: DecodeBench, *, as_json: bool) -> int:
