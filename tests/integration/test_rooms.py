@@ -66,7 +66,7 @@ def test_pledges_too_small_for_the_model(start):
     assert "tiny" in host.stderr
     worker.until("GB are missing")
     start("join", "AAAAAA", "--name", "roomy", "--pledge", "2")
-    host.until("GB are missing. Raise the pledge of host")  # it holds the head, and lends too little
+    host.until("Raise the pledge of host")  # the host lends too little for its own part
 
 
 @pytest.mark.long

@@ -60,17 +60,11 @@ class InlineCompute:
     """Runs calls where they are, after ``cost_s`` of (virtual) time."""
 
     cost_s: Callable[[], float] = lambda: 0.0
-    runs: asyncio.Event = field(default_factory=asyncio.Event)
-    """Cleared while the process is frozen."""
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    def __post_init__(self) -> None:
-        self.runs.set()
 
     async def run[T](self, call: Callable[[], T]) -> T:
         async with self._lock:
             await asyncio.sleep(self.cost_s())
-            await self.runs.wait()
             return call()
 
 

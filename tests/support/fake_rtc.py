@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from poolhouse_node.wire.errors import WireError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextvars import Context
 
     from poolhouse_node.rtc.connection import ConnectionListener, ConnectionPort
 
@@ -63,8 +65,10 @@ class FakeChannel:
         *,
         ordered: bool,
         is_held_up: Callable[[], bool] = lambda: False,
+        within: Callable[..., None] = lambda call, *args: call(*args),
     ) -> None:
         self.label = label
+        self._within = within
         self._is_held_up = is_held_up
         self.is_open = True
         self.on_open: Callable[[], None] = _ignore
@@ -78,6 +82,7 @@ class FakeChannel:
         self._ordered = ordered
         self._under_way: deque[Any] = deque()
         self._arrives_at = 0.0
+        self._overdue = 0
         self._in_flight_bytes = 0
         self._silent = False
         self._low: Callable[[], None] = _ignore
@@ -106,12 +111,26 @@ class FakeChannel:
         self._net.call_at(self._arrives_at, self._arrive)
 
     def _arrive(self) -> None:
-        if not self._under_way:
-            return
-        if self._is_held_up() and not self._silent:
+        if self._overdue or self._waits():
             # Sent again and again until the path or the process at either end is back.
-            self._net.call_at(self._net.now() + self._net.weather.retry_s, self._arrive)
+            self._overdue += 1
+            if self._overdue == 1:
+                self._net.call_at(self._net.now() + self._net.weather.retry_s, self._try_again)
+        else:
+            self._hand_over()
+
+    def _try_again(self) -> None:
+        if self._waits():
+            self._net.call_at(self._net.now() + self._net.weather.retry_s, self._try_again)
             return
+        overdue, self._overdue = self._overdue, 0
+        for _ in range(overdue):
+            self._hand_over()
+
+    def _waits(self) -> bool:
+        return not self._silent and self._is_held_up()
+
+    def _hand_over(self) -> None:
         item = self._under_way.popleft()
         if not isinstance(item, bytes):
             if not self._silent:
@@ -121,11 +140,11 @@ class FakeChannel:
         if not self._silent:
             self.other.deliver(item)
         if before > self._low_bytes >= self._in_flight_bytes:
-            self._low()
+            self._within(self._low)
 
     def deliver(self, data: bytes) -> None:
         if self.is_open:
-            self.on_message(data)
+            self._within(self.on_message, data)
 
     def buffered(self) -> int:
         return self._in_flight_bytes if self.is_open else 0
@@ -143,7 +162,7 @@ class FakeChannel:
         """The other end closed it, or the whole connection went."""
         if self.is_open:
             self.is_open = False
-            self.on_close()
+            self._within(self.on_close)
 
     def silence(self) -> None:
         """From now on nothing passes, and nobody is told."""
@@ -180,7 +199,13 @@ class FakeConnection:
         return self.main.is_open
 
     def _channel(self, label: str, *, ordered: bool) -> FakeChannel:
-        return FakeChannel(self.net, label, ordered=ordered, is_held_up=lambda: self.is_held_up)
+        return FakeChannel(
+            self.net,
+            label,
+            ordered=ordered,
+            is_held_up=lambda: self.is_held_up,
+            within=self.owner.within,
+        )
 
     @property
     def is_held_up(self) -> bool:
@@ -241,7 +266,7 @@ class FakeConnection:
         self.wire.end()
         listener, self._listener = self._listener, None
         if listener is not None:
-            listener.closed(reason)
+            self.owner.within(listener.closed, reason)
 
     def die(self) -> None:
         """The engine notices that nothing comes through any more."""
@@ -273,8 +298,35 @@ class FakeDialer:
         """Its process is stopped: nothing comes in or goes out, and nothing is lost."""
         self.connections: list[FakeConnection] = []
         """This device's ends, in the order they were made."""
+        self.context: Context | None = None
+        """Of its process, when the test has several: what comes in runs within it."""
         self.dials: list[tuple[str, str | None]] = []
         self._net = net
+
+    def within(self, call: Callable[..., None], *args: Any) -> None:
+        """Call as a part of this device's process."""
+        if self.context is None:
+            call(*args)
+        else:
+            self.context.copy().run(call, *args)  # a copy: it may be inside already
+
+    def arrived(self, connection: FakeConnection) -> None:
+        """A connection that another device dialed stands; a stopped process sees it later."""
+        if self.frozen:
+            self._net.call_at(self._net.now() + self._net.weather.retry_s, self.arrived, connection)
+        else:
+            self.within(self.on_incoming, connection)
+
+    def signaling_is(self, up: bool) -> None:
+        """The signaling server was lost or is back; a stopped process learns the last of it."""
+        if self.frozen:
+            now = self._net.now()
+            self._net.call_at(
+                now + self._net.weather.retry_s,
+                lambda: self.signaling_is(self._net.signaling_is_up),
+            )
+        else:
+            self.within(self.on_signaling, up)
 
     async def connect(
         self, peer_id: str, *, label: str | None = None, timeout_s: float
@@ -320,6 +372,7 @@ class FakeNet:
     def __post_init__(self) -> None:
         self._chance = random.Random(self.seed)
         self._loop = asyncio.get_running_loop()
+        self._context = copy_context()
         self._made = 0
 
     def dialer(self, peer_id: str | None = None) -> FakeDialer:
@@ -333,7 +386,7 @@ class FakeNet:
         """Lose the signaling server, or bring it back; open connections stay."""
         self.signaling_is_up = up
         for dialer in list(self.devices.values()):
-            dialer.on_signaling(up)
+            dialer.signaling_is(up)
 
     def cut(self, one: str, two: str) -> None:
         """Let nothing pass between two devices; their engines give up after a while."""
@@ -391,7 +444,7 @@ class FakeNet:
             one.other, two.other = two, one
         dialer.connections.append(near)
         accepter.connections.append(far)
-        self.call_at(self.now() + self.delay(), accepter.on_incoming, far)
+        self.call_at(self.now() + self.delay(), accepter.arrived, far)
         return near
 
     # Time and chance.
@@ -400,7 +453,7 @@ class FakeNet:
         return self._loop.time()
 
     def call_at(self, when: float, call: Callable[..., None], *args: Any) -> None:
-        self._loop.call_at(when, call, *args)
+        self._loop.call_at(when, call, *args, context=self._context)
 
     def loses(self) -> bool:
         return self.weather.loss > 0 and self._chance.random() < self.weather.loss

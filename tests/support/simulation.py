@@ -1,9 +1,12 @@
 """A whole room on a virtual clock: real devices, real links, a seeded bad network, fake shards."""
 
+import asyncio
 import random
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from contextvars import Context, copy_context
 from dataclasses import asdict, dataclass, field
-from typing import Self
+from typing import Any, Self, cast
 
 from poolhouse_node.device.answering import GenerationSettings
 from poolhouse_node.device.device import Identity
@@ -15,44 +18,65 @@ from poolhouse_node.device.model import RoomModel
 from poolhouse_node.generate.sampler import Sampling
 from poolhouse_node.room.gate import Gate, GateState
 from poolhouse_node.room.record import RoomMemory
+from poolhouse_node.rtc.link import LinkSettings
 from poolhouse_node.rtc.network import Network
+from poolhouse_node.shard import FakeShard
 from tests.support.fake_model import FakeLoader, FakeTokenizer, InlineCompute, needs
 from tests.support.fake_rtc import CALM, FakeDialer, FakeNet, Weather
+from tests.support.virtual_time import PROCESS, VirtualTimeLoop
 
 HOST_ID = "pooled-room-ABCDEF"
 
 
-@dataclass
+@dataclass(eq=False)
 class SimDevice:
-    """A device of the simulation and what it told its person."""
+    """A device of the simulation, with a process of its own, and what it told its person."""
 
-    device: Host | JoinedDevice
     dialer: FakeDialer
-    compute: InlineCompute
     events: list[Event] = field(default_factory=list)
+    context: Context = field(default_factory=copy_context)
+    device: Host | JoinedDevice = field(init=False)
+    is_killed: bool = False
+
+    def __post_init__(self) -> None:
+        self.context.run(PROCESS.set, self)
+        self.dialer.context = self.context
 
     def seen(self, kind: type) -> list:
         return [event for event in self.events if isinstance(event, kind)]
 
+    def spawn[T](self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run something as a part of its process."""
+        return asyncio.get_running_loop().create_task(work, context=self.context.copy())
+
+    def call[T](self, call: Callable[..., T], *args: Any) -> T:
+        """Call something as a part of its process."""
+        return self.context.copy().run(call, *args)
+
     def vanish(self, noticed_after_s: float = 15.0) -> None:
         """Its process is killed: nothing more comes from it, engines notice later."""
+        self.is_killed = True
         self.dialer.vanish(noticed_after_s)
-        for task in self.device.tasks._tasks:
-            task.cancel()
+        self._loop.stop_process(self)
+
+    def bury(self) -> None:
+        """Let a killed or stopped process end, so that the test can."""
+        self.dialer.frozen = False
+        self._loop.continue_process(self)
 
     def freeze(self) -> None:
         """Its process is stopped (SIGSTOP): what is sent to it waits."""
         self.dialer.frozen = True
-        self.compute.runs.clear()
-        for task in self.device.tasks._tasks:
-            if task.get_name() == "pings":
-                task.cancel()
+        self._loop.stop_process(self)
 
     def thaw(self) -> None:
-        """It goes on, and finds out at its next tick that it was away."""
-        self.dialer.frozen = False
-        self.compute.runs.set()
-        self.device.tasks.spawn(self.device._keep_pinging(), "pings")
+        """It goes on, and finds out that it was away."""
+        if not self.is_killed:
+            self.bury()
+
+    @property
+    def _loop(self) -> VirtualTimeLoop:
+        return cast("VirtualTimeLoop", asyncio.get_running_loop())
 
 
 @dataclass
@@ -69,6 +93,8 @@ class SimRoom:
     devices: list[SimDevice] = field(default_factory=list)
     saved_gates: list[GateState] = field(default_factory=list)
     redeal_after_s: float | None = 60.0
+    links: LinkSettings | None = None
+    shard: type[FakeShard] = FakeShard
     memories: list[RoomMemory] = field(default_factory=list)
     """What the host handed out to be kept, oldest first."""
     passes: dict[str, str] = field(default_factory=dict)
@@ -81,6 +107,8 @@ class SimRoom:
         return self
 
     async def __aexit__(self, *exc_info) -> None:
+        for sim in self.devices:
+            sim.bury()
         await self._stack.aclose()
 
     async def host(
@@ -93,14 +121,24 @@ class SimRoom:
         memory: RoomMemory | None = None,
     ) -> Host:
         self.gate = gate or self._kept_gate() or Gate(self.chance.randbytes, asks=False)
-        dialer, compute, events = self.net.dialer(HOST_ID), self._compute(), []
-        host = Host(
-            Network(dialer),
+        sim = SimDevice(self.net.dialer(HOST_ID))
+        return await sim.spawn(self._host(sim, name, pledge_gb, denies_unknown, memory))
+
+    async def _host(
+        self,
+        sim: SimDevice,
+        name: str,
+        pledge_gb: float,
+        denies_unknown: bool,
+        memory: RoomMemory | None,
+    ) -> Host:
+        sim.device = host = Host(
+            Network(sim.dialer, self.links),
             Identity(name, {"webgpu": True, "ua": "Device", "contribGB": pledge_gb}),
-            events.append,
+            sim.events.append,
             model=RoomModel("fake", "Fake", needs(), 2048, FakeTokenizer()),
-            loader=FakeLoader(self.load_step_s),
-            compute=compute,
+            loader=FakeLoader(self.load_step_s, kind=self.shard),
+            compute=self._compute(),
             settings=HostSettings(
                 GenerationSettings(self.sampling, self.max_tokens),
                 self.split,
@@ -113,7 +151,7 @@ class SimRoom:
             memory=memory,
             save_memory=self.memories.append,
         )
-        self.devices.append(SimDevice(host, dialer, compute, events))
+        self.devices.append(sim)
         return await self._stack.enter_async_context(host)
 
     async def join(
@@ -127,19 +165,38 @@ class SimRoom:
         trust_unverified: bool = False,
         wait: bool = True,
     ) -> JoinedDevice:
-        dialer, compute, events = self.net.dialer(), self._compute(), []
-        device = JoinedDevice(
-            Network(dialer),
+        sim = SimDevice(self.net.dialer())
+        joining = self._join(
+            sim,
             Identity(name, {"webgpu": holds_layers, "ua": "Device", "contribGB": pledge_gb}),
-            events.append,
+            loader or FakeLoader(self.load_step_s, kind=self.shard),
+            secrets or self._kept_secrets(name),
+            trust_unverified,
+            wait,
+        )
+        return await sim.spawn(joining)
+
+    async def _join(
+        self,
+        sim: SimDevice,
+        identity: Identity,
+        loader: FakeLoader,
+        secrets: Secrets,
+        trust_unverified: bool,
+        wait: bool,
+    ) -> JoinedDevice:
+        sim.device = device = JoinedDevice(
+            Network(sim.dialer, self.links),
+            identity,
+            sim.events.append,
             host_id=HOST_ID,
-            loader=loader or FakeLoader(self.load_step_s),
-            compute=compute,
+            loader=loader,
+            compute=self._compute(),
             draw_bytes=self.chance.randbytes,
-            secrets=secrets or self._kept_secrets(name),
+            secrets=secrets,
             trust_unverified=trust_unverified,
         )
-        self.devices.append(SimDevice(device, dialer, compute, events))
+        self.devices.append(sim)
         await self._stack.enter_async_context(device)
         if wait:
             await device.join()

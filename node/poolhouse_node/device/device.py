@@ -124,7 +124,6 @@ class Device(ABC):
 
     def link_died(self, peer: Peer) -> None:
         """The network broke a link; the side that dialed it dials again (liveness, section 5)."""
-        # An engine may notice a dead device before our own limits do.
         self.forget(peer, "stopped responding")
 
     def passes_held(self, message: Message) -> bool:
@@ -212,7 +211,9 @@ class Device(ABC):
             if link.path_broke:
                 self.link_died(peer)
             else:
-                self.forget(peer, "left")
+                # An engine may notice a dead process before our own limits do.
+                silent_s = asyncio.get_running_loop().time() - link.heard_at
+                self.forget(peer, "stopped responding" if silent_s > PING_S else "left")
 
     def signaling_changed(self, *, connected: bool) -> None:
         """Open links keep working without signaling; only new devices cannot join."""
