@@ -2,6 +2,8 @@
 
 import pytest
 
+from poolhouse_node.device import entrance, keeper
+from poolhouse_node.room import laps, liveness, mesh, returning, roster
 from poolhouse_node.room.liveness import (
     AnswerWatch,
     PingLoop,
@@ -9,6 +11,7 @@ from poolhouse_node.room.liveness import (
     is_phone,
     silent_limit_s,
     stall_limit_s,
+    was_away,
 )
 from tests.support.vectors import cases, vectors
 
@@ -94,3 +97,43 @@ def test_what_counts_as_a_phone(meta, phone):
 @pytest.mark.parametrize("case", cases(LIVENESS["suspect_back"]))
 def test_a_stalled_device_is_back_after_a_full_round_trip(case):
     assert is_back(case["latest_answered_ping_sent"], case["silence_began"]) is case["back"]
+
+
+@pytest.mark.parametrize("case", cases(LIVENESS["away"]))
+def test_who_was_away(case):
+    hidden_at = None if case["hidden_at"] is None else case["hidden_at"] / 1000
+    assert was_away(hidden_at, case["now"] / 1000) == case["was_away"]
+
+
+def test_the_numbers_are_those_of_the_protocol():
+    """One place for all of them; each is used where the module says."""
+    said = LIVENESS["constants"]
+    ours_ms = {
+        "ping_ms": liveness.PING_S,
+        "silent_ms": liveness.COMPUTER_SILENT_S,
+        "phone_silent_ms": liveness.PHONE_SILENT_S,
+        "host_silent_ms": liveness.HOST_SILENT_S,
+        "busy_ping_ms": liveness.BUSY_PING_S,
+        "stall_ms": liveness.STALL_S,
+        "name_probe_ms": roster.NAME_PROBE_S,
+        "quiet_ms": roster.NAMESAKE_QUIET_S,
+        "dead_min_ms": liveness.stall_limit_s(0),
+        "dead_max_ms": liveness.stall_limit_s(99),
+        "lap_min_ms": laps.FLOOR_S,
+        "lap_token_ms": laps.UNMEASURED_S["token"],
+        "lap_verify_or_prefill_ms": laps.UNMEASURED_S["prefill"],
+        "rejoin_grace_ms": keeper.REDEAL_AFTER_S,
+        "recover_max_ms": keeper.WHOLE_WAIT_S,
+        "relink_wait_ms": keeper.RELINK_WAIT_S,
+        "link_silent_ms": returning.LINK_STALE_S,
+        "knock_ms": returning.KNOCK_S,
+        "host_wait_ms": returning.KNOCKING_S,
+        "dead_link_wait_ms": returning.DEAD_LINK_WAIT_S,
+        "mesh_wait_ms": mesh.MESH_WAIT_S,
+        "host_hello_wait_ms": entrance.HOST_HELLO_WAIT_S,
+    }
+    assert {name: seconds * 1000 for name, seconds in ours_ms.items()} == {
+        name: said[name] for name in ours_ms
+    }
+    # No API clients here yet, and a link is never judged while layers load.
+    assert set(said) - set(ours_ms) == {"api_missed_pings", "link_silent_loading_ms"}

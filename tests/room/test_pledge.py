@@ -2,7 +2,12 @@
 
 import pytest
 
-from poolhouse_node.room.pledge import pledge_after_load_death, pledge_gb
+from poolhouse_node.room.pledge import (
+    PledgeRule,
+    pledge_after_load_death,
+    pledge_gb,
+    pledge_rule,
+)
 from poolhouse_node.room.roster import Member
 from tests.support.vectors import cases, vectors
 
@@ -30,3 +35,10 @@ def test_what_a_device_lends(case):
 def test_a_member_that_may_be_dealt_nothing_holds_no_layers(most_gb):
     member = Member("id", "otter", {"webgpu": True}, most_gb=most_gb)
     assert member.holds_layers == (most_gb != 0)
+
+
+@pytest.mark.parametrize("case", cases(LIVENESS["pledge_rule"], "kind"))
+def test_what_each_kind_of_device_may_lend(case):
+    assert pledge_rule(case["kind"], case["device_memory_gb"]) == PledgeRule(
+        case["min"], case["default"], case["max"], case["step"], is_capped=case["capped"]
+    )

@@ -4,7 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poolhouse_node.room.shares import comes_before, read_layers
+from poolhouse_node.room.shares import ModelPart, comes_before, read_layers
+from poolhouse_node.wire.errors import WireError
+from poolhouse_node.wire.messages import parse
+from tests.support.vectors import cases, vectors
 
 
 @pytest.mark.parametrize(
@@ -45,3 +48,15 @@ def test_frames_come_from_the_device_before():
 def test_before_the_host_has_told_anyone_may():
     assert comes_before("guest", 4, {})
     assert comes_before("guest", 4, {"ann": (4, 8)})
+
+
+@pytest.mark.parametrize("case", cases(vectors("liveness")["same_shard"]))
+def test_who_keeps_its_layers(case):
+    def part(load: dict) -> ModelPart | None:
+        try:
+            message = parse({"t": "ai-load", "v": 4, "next": "host", "host": "h", **load})
+        except WireError:
+            return None  # it names no layers
+        return ModelPart.of(message)
+
+    assert (part(case["held"]) == part(case["load"])) == case["keep"]

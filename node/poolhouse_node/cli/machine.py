@@ -6,11 +6,12 @@ import os
 import platform
 import socket
 
+from poolhouse_node.room.pledge import COMPUTER
+
 __all__ = ["default_name", "default_pledge_gb", "device_meta", "free_cores", "memory_gb"]
 
 PLEDGE_SHARE = 0.5
 """Of the machine's memory, when nobody says a pledge."""
-PLEDGE_GB_MIN, PLEDGE_GB_MAX = 0.5, 64.0
 LARGEST_BINDING_MB = 1 << 20
 """torch binds no buffers: no limit of this kind holds a room's context down."""
 
@@ -23,7 +24,7 @@ def memory_gb() -> float:
 def default_pledge_gb(devices_here: int = 1) -> float:
     """Half of the memory, shared by the devices on this machine, to one decimal."""
     share = memory_gb() * PLEDGE_SHARE / devices_here
-    return round(min(max(share, PLEDGE_GB_MIN), PLEDGE_GB_MAX), 1)
+    return round(min(max(share, COMPUTER.min_gb), COMPUTER.max_gb), 1)
 
 
 def free_cores() -> int:

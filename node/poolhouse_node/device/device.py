@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from poolhouse_node.device.events import Notice, SignalingChanged
 from poolhouse_node.device.tasks import Tasks
-from poolhouse_node.room.liveness import PING_S, PingLoop, is_phone, silent_limit_s
+from poolhouse_node.room.liveness import (
+    AFTER_AWAY_S,
+    PING_S,
+    PingLoop,
+    is_phone,
+    silent_limit_s,
+    was_away,
+)
 from poolhouse_node.room.versions import PROTOCOL, advice_for_them, advice_for_us
 from poolhouse_node.wire.errors import WireError
 from poolhouse_node.wire.messages import Message, parse, to_map
@@ -276,8 +283,11 @@ class Device(ABC):
     async def _keep_pinging(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            due = loop.time() + PING_S
             await asyncio.sleep(PING_S)
             self._ping_loop.tick(loop.time())
+            if was_away(due, loop.time()):
+                loop.call_later(AFTER_AWAY_S, self._drop_unheard, loop.time())
             for peer in list(self.peers.values()):
                 if not peer.link.is_open:
                     continue  # it is waited for already
@@ -285,6 +295,15 @@ class Device(ABC):
                     self.drop(peer, "stopped responding")
                 else:
                     self.ping(peer)
+
+    def _drop_unheard(self, since: float) -> None:
+        """This process was stopped, or its machine slept: who has not noticed that it is back
+        has given it up, and a fresh link is the way in again.
+        """
+        for peer in list(self.peers.values()):
+            loads = self.loading or self.may_be_loading(peer)
+            if peer.link.is_open and peer.link.heard_at < since and not loads:
+                self.drop(peer, "stopped responding")
 
     def _is_silent(self, peer: Peer, now: float) -> bool:
         limit_s = silent_limit_s(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from poolhouse_node.device.layers import FrameRunner
 from poolhouse_node.device.next_link import HOST, LinkOpener, NextLink
 from poolhouse_node.room.links import LinkFailed
+from poolhouse_node.room.shares import ModelPart
 from poolhouse_node.room.versions import PROTOCOL
 from poolhouse_node.shard import ShardError
 from poolhouse_node.wire.messages.loading import ErrorReport, Load, Next, Progress, Ready
@@ -25,23 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Worker"]
 
-DEFAULT_CONTEXT = 2048
-"""For a host that does not say (dealing, section 1)."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """What must be equal for a worker to keep its layers (decision 10)."""
-
-    model: str
-    layers: tuple[int, int]
-    context_size: int
-    kv_format: str
-
-    @classmethod
-    def of(cls, load: Load) -> _Part:
-        return cls(load.model, load.range, load.ctx or DEFAULT_CONTEXT, load.kv or "f16")
-
 
 @dataclass(slots=True)
 class Worker:
@@ -56,12 +40,12 @@ class Worker:
     host_link: Callable[[], Link | None]
     loading_changed: Callable[[bool], None]
     _next: NextLink = field(init=False)
-    _part: _Part | None = None
+    _part: ModelPart | None = None
     """What the host wants this device to hold."""
     _runner: FrameRunner | None = None
     """Set while frames are taken."""
     _shard: Shard | None = None
-    _shard_is: _Part | None = None
+    _shard_is: ModelPart | None = None
     _work: list[asyncio.Task[None]] = field(default_factory=list)
     _percent: int = -1
 
@@ -78,7 +62,7 @@ class Worker:
         if load.v is not None and load.v != PROTOCOL:
             self.tell_host(ErrorReport(message=f"this device speaks room protocol {PROTOCOL}"))
             return
-        part = _Part.of(load)
+        part = ModelPart.of(load)
         self._next.point(load.next)
         if part == self._part and self._runner is None:
             return  # the same load is still running
@@ -128,7 +112,7 @@ class Worker:
 
         self._work.append(self.tasks.spawn(after_what_ran(), name))
 
-    async def _take_up(self, part: _Part) -> None:
+    async def _take_up(self, part: ModelPart) -> None:
         """Have the layers and the link to the next device, then say ready and run frames."""
         self._percent = -1
         self.loading_changed(True)
@@ -155,7 +139,7 @@ class Worker:
         self._runner = runner
         self._work.append(self.tasks.spawn(runner.work(), "frames"))
 
-    async def _layers_of(self, part: _Part) -> Shard:
+    async def _layers_of(self, part: ModelPart) -> Shard:
         """The layers: those held already with nothing in them, or loaded."""
         if self._shard is not None and self._shard_is == part:
             await self.compute.run(self._shard.reset)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 __all__ = [
+    "AFTER_AWAY_S",
     "BUSY_PING_S",
     "BUSY_TICK_S",
     "PING_S",
@@ -17,6 +18,7 @@ __all__ = [
     "Stalled",
     "is_phone",
     "silent_limit_s",
+    "was_away",
 ]
 
 PING_S = 2.5
@@ -24,6 +26,9 @@ BUSY_PING_S = 0.5
 BUSY_TICK_S = 0.25
 LATE_TICK_S = 5.0
 STALL_S = 1.2
+AWAY_S = 3.0
+AFTER_AWAY_S = 8.0
+"""A device that was away drops what it has not heard so long after it is back (section 2)."""
 
 COMPUTER_SILENT_S, PHONE_SILENT_S, HOST_SILENT_S = 15.0, 60.0, 30.0
 
@@ -31,6 +36,14 @@ COMPUTER_SILENT_S, PHONE_SILENT_S, HOST_SILENT_S = 15.0, 60.0, 30.0
 def is_phone(meta: Mapping[str, object]) -> bool:
     """A phone by its own word or by its kind."""
     return bool(meta.get("phone")) or meta.get("ua") in ("iPhone", "Android")
+
+
+def was_away(hidden_at: float | None, now: float) -> bool:
+    """Was this device stopped for so long that others may have given it up?
+
+    For a page since it was hidden, for a process since its last tick; ``None``: it was not.
+    """
+    return hidden_at is not None and _between(hidden_at, now) >= AWAY_S
 
 
 def silent_limit_s(*, to_host: bool, phone: bool, loading: bool) -> float | None:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["GIB", "count_gb", "pledge_after_load_death", "pledge_gb"]
+__all__ = [
+    "COMPUTER",
+    "GIB",
+    "PledgeRule",
+    "count_gb",
+    "pledge_after_load_death",
+    "pledge_gb",
+    "pledge_rule",
+]
 
 GIB = 2**30
 """Pledges are said in GB, which means this many bytes."""
@@ -23,6 +32,31 @@ def count_gb(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0
     return float(value) if math.isfinite(value) and value > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PledgeRule:
+    """What a kind of device may lend, in GB. ``default_gb`` of ``None``: by its memory."""
+
+    min_gb: float
+    default_gb: float | None
+    max_gb: float
+    step_gb: float
+    is_capped: bool
+    """The host may promise no more for it, whatever it says."""
+
+
+COMPUTER = PledgeRule(1.0, None, 64.0, 1.0, is_capped=False)
+
+
+def pledge_rule(kind: str, memory_gb: float | None = None) -> PledgeRule:
+    """The rule for a device of ``kind`` (``meta.ua``) that reports so much memory, if it does."""
+    if kind not in KIND_CAPS_GB:
+        return COMPUTER
+    most_gb = KIND_CAPS_GB[kind]
+    if kind.startswith("Android") and memory_gb is not None:
+        most_gb = 0.5 if memory_gb <= 2 else 1.0 if memory_gb < 8 else 2.0
+    return PledgeRule(0.5, 0.5, most_gb, 0.5, is_capped=True)
 
 
 def pledge_gb(meta: Mapping[str, object], lowered_gb: float | None = None) -> float:

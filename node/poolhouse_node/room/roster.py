@@ -21,6 +21,7 @@ __all__ = [
     "clean_name",
     "device_label",
     "namesake_to_probe",
+    "renamed",
     "silent_namesakes",
     "unique_name",
 ]
@@ -195,6 +196,17 @@ def silent_namesakes(
         for member in _namesakes(members, name, peer_id)
         if heard_at.get(member.peer_id, -math.inf) < pinged_at
     ]
+
+
+def renamed(
+    members: Iterable[joining.Member], my_id: str, my_name: str, *, from_host: bool
+) -> str | None:
+    """The name that the host gave this device, when it is another one than its own."""
+    given = next((entry.name for entry in members if entry.id == my_id), "")
+    if not from_host or not given:
+        return None
+    name = clean_name(given, my_id)
+    return name if name != my_name else None
 
 
 def _namesakes(members: Iterable[Member], name: str, peer_id: str) -> Iterable[Member]:

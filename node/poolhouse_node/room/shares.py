@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["comes_before", "read_layers"]
+    from poolhouse_node.wire.messages.loading import Load
+
+__all__ = ["ModelPart", "comes_before", "read_layers"]
 
 DIGITS_MAX = 6
+DEFAULT_CONTEXT, DEFAULT_KV_FORMAT = 2048, "f16"
+"""For a host that does not say (dealing, section 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPart:
+    """What must be equal for a device to keep its layers when it comes back (decision 10)."""
+
+    model: str
+    layers: tuple[int, int]
+    context_size: int
+    kv_format: str
+    offload: object = None
+
+    @classmethod
+    def of(cls, load: Load) -> ModelPart:
+        """The part that ``ai-load`` asks for; what it leaves out has defaults."""
+        return cls(
+            load.model,
+            load.range,
+            load.ctx or DEFAULT_CONTEXT,
+            load.kv or DEFAULT_KV_FORMAT,
+            load.offload,
+        )
 
 
 def read_layers(text: str) -> tuple[int, int] | None:
