@@ -16,7 +16,9 @@ from poolhouse_node.shard import FakeShard
 from poolhouse_node.wire.messages.asking import Stop
 from poolhouse_node.wire.messages.joining import Bye
 from poolhouse_node.wire.messages.loading import Degraded, Redeal, ShareLimit
+from poolhouse_node.wire.slices import Control, Frame, Kind
 from tests.sim.test_room import expected_ids
+from tests.sim.test_strangers import payload
 from tests.support.fake_model import FakeLoader
 from tests.support.simulation import SimRoom
 from tests.support.virtual_time import run_virtual
@@ -132,3 +134,35 @@ def test_a_worker_that_computes_something_else_changes_the_text_unnoticed():
     record = in_room(scenario, split=SPLIT, max_tokens=20)
     assert record.failure is None
     assert list(record.token_ids) != expected_ids(SPLIT, "why?", 20)
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_frames_of_a_device_that_was_sent_out_do_not_reach_the_layers(in_time):
+    """It keeps the room's mesh key, and its links to others; also when its id looks like a name."""
+
+    async def scenario(room, host):
+        outcast = await room.join("outcast", holds_layers=False)
+        lookalike = outcast.network.peer_id[:8]
+        await room.join(lookalike)
+        second = await room.join("z")
+        await host.until_devices(2)
+        await host.start()
+        assert [share.name for share in host.shares] == ["host", lookalike, "z"]
+        if in_time:
+            await outcast._neighbours.link_to(second.network.peer_id)
+        assert host.kick("outcast")
+        await asyncio.sleep(1)
+        assert second.roster.proves(outcast.network.peer_id) is None
+        if not in_time:
+            await outcast._neighbours.link_to(second.network.peer_id)
+        assert second.peers[outcast.network.peer_id].admitted
+        asked = host.ask("why?")
+        link = outcast.peers[second.network.peer_id].link
+        for _ in range(40):
+            await asyncio.sleep(0.01)
+            link.send_frame(Frame(Kind.HIDDEN, 0, 1, payload(1), control=Control(reset=True)))
+        return await asked
+
+    record = in_room(scenario, split=SPLIT, max_tokens=60, compute_s=0.03)
+    assert record.failure is None
+    assert list(record.token_ids) == expected_ids(SPLIT, "why?", 60)

@@ -245,8 +245,10 @@ class JoinedDevice(Device):
                 self._host_says(peer, message)
 
     def frame_came(self, peer: Peer, frame: Frame) -> None:
-        layers, sender = self.worker.layers, self.roster.name_of(peer.link.peer_id)
-        if layers is not None and comes_before(sender, layers[0], self._held):
+        layers, sender = self.worker.layers, self.roster.members.get(peer.link.peer_id)
+        if layers is None or sender is None:  # who was sent out still knows the mesh key
+            return
+        if comes_before(sender.name, layers[0], self._held):
             self.worker.put(frame)
 
     def answered(self, peer: Peer, sent_at: float) -> None:
