@@ -8,7 +8,7 @@ import pytest
 from poolhouse_node.cli.load_notebook import LoadNotebook
 from poolhouse_node.cli.state import RoomState
 from poolhouse_node.device.dealing import StartError
-from poolhouse_node.device.events import Dealt, Notice
+from poolhouse_node.device.events import Dealt, Notice, RoomDegraded
 from poolhouse_node.device.load_notes import LoadNotes
 from poolhouse_node.room.deal import ModelNeeds
 from poolhouse_node.room.pledge import GIB
@@ -247,3 +247,49 @@ def test_a_worker_that_is_ended_in_order_while_it_loads_did_not_die(tmp_path):
         return machines.disks["small"].death()
 
     assert in_a_room(scenario, tmp_path) is None
+
+
+def test_a_room_that_is_too_small_then_says_so_and_waits_for_another(tmp_path):
+    async def scenario(machines, host):
+        worker = await machines.join("small", step_s=SLOW_S)
+        await host.until_devices(1)
+        await host.start()
+        machines.kill(worker)
+        worker = await machines.join("small", step_s=SLOW_S)
+        await machines.kill_while_loading(worker)
+        await machines.join("small")
+        sim = machines.room.of(host)
+        await machines.until(lambda: any("missing" in e.why for e in sim.seen(RoomDegraded)))
+        await asyncio.sleep(10)
+        assert not host.keeper.is_whole
+        await machines.join("big", layers=12)
+        await machines.until(lambda: host.keeper.is_whole)
+        return layers_of(host)
+
+    held = in_a_room(scenario, tmp_path)
+    assert held["small"] <= 4
+    assert held["big"] >= 4
+
+
+def test_a_link_that_breaks_later_does_not_tell_the_death_again(tmp_path):
+    async def scenario(machines, host):
+        await machines.join("big", layers=12)
+        worker = await machines.join("small", step_s=SLOW_S)
+        await host.until_devices(2)
+        await host.start()
+        machines.kill(worker)
+        await machines.kill_while_loading(await machines.join("small", step_s=SLOW_S))
+        again = await machines.join("small")
+        await machines.until(lambda: host.keeper.is_whole)
+        before = layers_of(host)
+        ends = [machines.room.of(each).dialer.peer_id for each in (host, again)]
+        machines.room.net.cut(*ends)
+        await asyncio.sleep(20)
+        machines.room.net.mend(*ends)
+        await asyncio.sleep(40)
+        assert host.keeper.is_whole
+        return before, layers_of(host), told(machines.room, host)
+
+    before, after, words = in_a_room(scenario, tmp_path)
+    assert before == after
+    assert len(words) == 1
