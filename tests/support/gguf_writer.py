@@ -8,7 +8,7 @@ import numpy as np
 
 from poolhouse_node.weights.ggml_types import BLOCKS, GgmlType
 
-__all__ = ["GgufWriter", "TinyLlama", "quantise"]
+__all__ = ["WRITABLE_TYPES", "GgufWriter", "TinyLlama", "quantise"]
 
 type Value = int | float | bool | str | list[str] | list[int] | list[float]
 
@@ -30,20 +30,27 @@ class GgufWriter:
         return seen
 
     def build(self) -> bytes:
-        out = bytearray(self.magic)
-        out += struct.pack("<IQQ", self.version, len(self.tensors), len(self.metadata))
-        for key, value in self.metadata.items():
-            out += _string(key) + _typed(value)
-        offset = 0
-        for name, (kind, shape, data) in self.tensors.items():
-            out += _string(name) + struct.pack("<I", len(shape))
-            out += struct.pack(f"<{len(shape)}Q", *reversed(shape))
-            out += struct.pack("<IQ", kind, offset)
-            offset += self._padded(len(data))
-        out += b"\0" * (self._padded(len(out)) - len(out))
+        places = {
+            name: (kind, shape, len(data)) for name, (kind, shape, data) in self.tensors.items()
+        }
+        out = bytearray(self.header(places))
         for _, _, data in self.tensors.values():
             out += data + b"\0" * (self._padded(len(data)) - len(data))
         return bytes(out)
+
+    def header(self, places: dict[str, tuple[GgmlType, tuple[int, ...], int]]) -> bytes:
+        """Everything before the data of tensors of so many bytes each, padded."""
+        out = bytearray(self.magic)
+        out += struct.pack("<IQQ", self.version, len(places), len(self.metadata))
+        for key, value in self.metadata.items():
+            out += _string(key) + _typed(value)
+        offset = 0
+        for name, (kind, shape, size_bytes) in places.items():
+            out += _string(name) + struct.pack("<I", len(shape))
+            out += struct.pack(f"<{len(shape)}Q", *reversed(shape))
+            out += struct.pack("<IQ", kind, offset)
+            offset += self._padded(size_bytes)
+        return bytes(out + b"\0" * (self._padded(len(out)) - len(out)))
 
     def write(self, path: Path) -> Path:
         path.write_bytes(self.build())
@@ -126,6 +133,8 @@ def _nibbles(q: np.ndarray) -> np.ndarray:
 
 
 _BLOCKS = {GgmlType.Q4_0: _q4_0, GgmlType.Q4_1: _q4_1, GgmlType.Q8_0: _q8_0}
+WRITABLE_TYPES = (GgmlType.F32, GgmlType.F16, GgmlType.BF16, *_BLOCKS)
+"""What :func:`quantise` can make of given values."""
 
 
 @dataclass(slots=True)

@@ -1,1 +1,1 @@
-"""Pieces of which models are made: functions of tensors, without state."""
+"""Pieces of which models are made: arithmetic and weights. The state is a room's, not theirs."""

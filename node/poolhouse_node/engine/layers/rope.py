@@ -11,7 +11,8 @@ __all__ = ["RotaryTable", "split_interleaved_rows"]
 class RotaryTable:
     """Cosines and sines of every position of a context, made once.
 
-    ``dimensions`` is the size of a head; all of it rotates, in pairs (i, i + dimensions / 2).
+    The first ``dimensions`` values of a head rotate, in pairs (i, i + dimensions / 2); the others
+    pass through.
     """
 
     __slots__ = ("_cosines", "_sines")
@@ -25,8 +26,19 @@ class RotaryTable:
         self._cosines = torch.cat([cosines, cosines], 1).unsqueeze(1).to(device, torch.float32)
         self._sines = torch.cat([-sines, sines], 1).unsqueeze(1).to(device, torch.float32)
 
+    @property
+    def held_bytes(self) -> int:
+        return self._cosines.nbytes + self._sines.nbytes
+
     def rotate(self, heads: Tensor, position: int) -> Tensor:
-        """Rotate ``heads`` [n, heads, dimensions] of columns at ``position ..``."""
+        """Rotate ``heads`` [n, heads, size >= dimensions] of columns at ``position ..``."""
+        dimensions = self._cosines.shape[-1]
+        if heads.shape[-1] == dimensions:
+            return self._rotate_whole(heads, position)
+        rotated = self._rotate_whole(heads[..., :dimensions], position)
+        return torch.cat([rotated, heads[..., dimensions:]], -1)
+
+    def _rotate_whole(self, heads: Tensor, position: int) -> Tensor:
         n = heads.shape[0]
         cosines = self._cosines[position : position + n]
         sines = self._sines[position : position + n]

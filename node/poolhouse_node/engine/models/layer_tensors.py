@@ -1,0 +1,84 @@
+"""The tensors of one layer, taken by their short names and made what the layer multiplies by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from poolhouse_node.engine.layers.experts import ExpertBank
+from poolhouse_node.engine.layers.feed_forward import DenseFeedForward
+from poolhouse_node.engine.layers.linear import DenseMatrix
+from poolhouse_node.engine.layers.normed_attention import AttentionSizes, NormedAttention
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from poolhouse_node.engine.layers.linear import Matrix
+    from poolhouse_node.engine.layers.rope import RotaryTable
+    from poolhouse_node.engine.tensors import TensorLoader
+
+__all__ = ["ATTENTION_TENSORS", "FFN_TENSORS", "LayerTensors"]
+
+ATTENTION_TENSORS = (
+    "attn_q.weight",
+    "attn_k.weight",
+    "attn_v.weight",
+    "attn_q_norm.weight",
+    "attn_k_norm.weight",
+    "attn_output.weight",
+)
+FFN_TENSORS = ("ffn_gate.weight", "ffn_up.weight", "ffn_down.weight")
+
+
+class LayerTensors:
+    """Tensors ``blk.<layer>.*`` of a loader. Methods raise what its ``tensor`` raises."""
+
+    def __init__(self, loader: TensorLoader, layer: int) -> None:
+        self._loader = loader
+        self._layer = layer
+
+    def tensor(self, name: str, *shape: int) -> Tensor:
+        return self._loader.tensor(f"blk.{self._layer}.{name}", shape)
+
+    def stacked(self, rows: dict[str, int], columns: int) -> Matrix:
+        """Matrices of the same input as one: one product instead of several."""
+        return DenseMatrix(torch.cat([self.tensor(name, n, columns) for name, n in rows.items()]))
+
+    def matrix(self, name: str, rows: int, columns: int) -> Matrix:
+        return self.stacked({name: rows}, columns)
+
+    def attention(
+        self, sizes: AttentionSizes, width: int, layer: int, rope: RotaryTable, epsilon: float
+    ) -> NormedAttention:
+        """:data:`ATTENTION_TENSORS`; ``layer`` is the place among the attention layers."""
+        inputs = {
+            "attn_q.weight": sizes.query_rows,
+            "attn_k.weight": sizes.kv_rows,
+            "attn_v.weight": sizes.kv_rows,
+        }
+        return NormedAttention(
+            sizes=sizes,
+            layer=layer,
+            query_key_value=self.stacked(inputs, width),
+            query_norm=self.tensor("attn_q_norm.weight", sizes.head_size),
+            key_norm=self.tensor("attn_k_norm.weight", sizes.head_size),
+            output=self.matrix("attn_output.weight", width, sizes.mixed_width),
+            rope=rope,
+            epsilon=epsilon,
+        )
+
+    def feed_forward(self, width: int, ffn_width: int, suffix: str = "") -> DenseFeedForward:
+        """``ffn_gate``, ``ffn_up`` and ``ffn_down``, with ``suffix`` before the dot."""
+        inputs = {f"ffn_{name}{suffix}.weight": ffn_width for name in ("gate", "up")}
+        return DenseFeedForward(
+            gate_up=self.stacked(inputs, width),
+            down=self.matrix(f"ffn_down{suffix}.weight", width, ffn_width),
+        )
+
+    def experts(self, count: int, width: int, ffn_width: int) -> ExpertBank:
+        return ExpertBank.of_matrices(
+            self.tensor("ffn_gate_exps.weight", count, ffn_width, width),
+            self.tensor("ffn_up_exps.weight", count, ffn_width, width),
+            self.tensor("ffn_down_exps.weight", count, width, ffn_width),
+        )
