@@ -221,6 +221,22 @@ async def test_the_wait_between_tries_grows_and_starts_again():
     await signaling.close()
 
 
+async def test_who_wants_a_link_does_not_wait_for_the_next_try():
+    times = SignalingTimes(
+        opening_s=0.2, opening_last_s=0.2, closing_s=0.2, reconnect_s=lambda _: 3600.0
+    )
+    async with scripted(OPEN) as server:
+        signaling, _, states = client(server.url, times=times)
+        await signaling.open()
+        port = server.port
+    await until(lambda: states == [False])
+    async with scripted(OPEN, port=port):
+        signaling.hurry()
+        await until(lambda: states == [False, True])
+        signaling.hurry()  # nothing to find
+        await signaling.close()
+
+
 @pytest.mark.parametrize(
     "data", ["", "null", "[]", "{}", '{"type": 5}', '{"type":"OFFER","src":[]}', b"\xff\x00"]
 )

@@ -341,6 +341,9 @@ class Host(Device):
     def name_of(self, peer_id: str) -> str:
         return self.roster.name_of(peer_id)
 
+    def hurry(self) -> None:
+        self.network.hurry()
+
     def tell(self, peer_id: str, message: Message) -> None:
         peer = self.peers.get(peer_id)
         if peer is not None:

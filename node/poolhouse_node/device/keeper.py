@@ -12,6 +12,7 @@ from poolhouse_node.device.guard import ChainGuard
 from poolhouse_node.device.laps import WorkerChain
 from poolhouse_node.device.next_link import HOST
 from poolhouse_node.generate.ports import LapFailed
+from poolhouse_node.room.returning import KNOCK_S
 from poolhouse_node.room.roster import clean_name
 from poolhouse_node.room.seats import Seat, Seats
 from poolhouse_node.wire.messages import loading
@@ -75,6 +76,10 @@ class Room(Protocol):
 
     def notify(self, event: Event) -> None:
         """Tell the person."""
+        ...
+
+    def hurry(self) -> None:
+        """Somebody is missing: be found as soon as signaling works."""
         ...
 
     def dealing(self, *, now: bool) -> None:
@@ -388,12 +393,14 @@ class ChainKeeper:
         return self._broken_at + self.redeal_after_s - asyncio.get_running_loop().time()
 
     async def _until_change(self) -> None:
+        rest_s = self._rest_s()
         try:
-            async with asyncio.timeout(self._rest_s()):
+            async with asyncio.timeout(KNOCK_S if rest_s is None else min(rest_s, KNOCK_S)):
                 await self._changed.wait()
         except TimeoutError:
-            return
-        self._changed.clear()
+            self._room.hurry()
+        else:
+            self._changed.clear()
 
     def _may_hold(self, name: str) -> bool:
         return any(member.name == name for member in self._room.candidates(()))

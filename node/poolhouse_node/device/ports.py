@@ -115,6 +115,10 @@ class Network(Protocol):
         """What the roster says of a device's proofs may be new: judge again who waits."""
         ...
 
+    def hurry(self) -> None:
+        """Others will want to reach this device: find a lost signaling server soon."""
+        ...
+
     def listen(self, events: NetworkEvents) -> None:
         """Name the receiver of events, once, before :meth:`dial`."""
         ...

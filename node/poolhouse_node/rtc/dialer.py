@@ -62,6 +62,10 @@ class Dialer(Protocol):
         """An open connection. Raises :class:`~poolhouse_node.room.links.LinkFailed`."""
         ...
 
+    def hurry(self) -> None:
+        """Introductions are wanted: reach a lost signaling server as soon as it is back."""
+        ...
+
     async def close(self) -> None:
         """Stop introductions; open connections stay."""
         ...
@@ -128,6 +132,7 @@ class PeerJsDialer:
     ) -> ConnectionPort:
         deadline = asyncio.get_running_loop().time() + timeout_s
         self._udp.look(self.ice)
+        self.hurry()
         try:
             return await self._attempt(peer_id, label, deadline)
         except LinkFailed as failure:
@@ -136,6 +141,9 @@ class PeerJsDialer:
         # One set-up in a few hundred never comes up, and the next one does (engines, pitfall 8).
         _log.info("link.redial: no path at the first try")
         return await self._attempt(peer_id, label, deadline)
+
+    def hurry(self) -> None:
+        self._signaling.hurry()
 
     async def close(self) -> None:
         await self._tasks.cancel()

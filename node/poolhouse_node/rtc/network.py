@@ -75,6 +75,9 @@ class Network:
         for stripes in list(self._stripes.values()):
             stripes.roster_changed()
 
+    def hurry(self) -> None:
+        self._dialer.hurry()
+
     def listen(self, events: NetworkListener) -> None:
         self._events = events
 

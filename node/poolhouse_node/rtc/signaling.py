@@ -111,6 +111,7 @@ class SignalingClient:
         self._times = times or SignalingTimes()
         self._token = secrets.token_hex(8)
         self._socket: ClientConnection | None = None
+        self._hurried = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
 
     @property
@@ -148,6 +149,11 @@ class SignalingClient:
             return self.peer_id
         assert error is not None
         raise error
+
+    def hurry(self) -> None:
+        """A link is wanted: try to reach a lost server now, not when its turn comes."""
+        if not self.connected:
+            self._hurried.set()
 
     async def send(self, kind: Kind, dst: str, payload: Any) -> None:
         """Have the server relay a message. Raises :class:`RtcError` when it cannot be sent."""
@@ -241,7 +247,10 @@ class SignalingClient:
     async def _reconnect(self) -> ClientConnection:
         attempt = 0
         while True:
-            await asyncio.sleep(self._times.reconnect_s(attempt))
+            self._hurried.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._times.reconnect_s(attempt)):
+                    await self._hurried.wait()
             attempt += 1
             try:
                 return await self._register(self.server, self._times.opening_s)
