@@ -58,7 +58,7 @@ def test_no_such_room(signal_url):
 
 
 def test_pledges_too_small_for_the_model(start):
-    host = start("host", "--open", "--code", "AAAAAA", "--pledge", "0.01")
+    host = start("host", "--open", "--code", "AAAAAA", "--name", "host", "--pledge", "0.01")
     host.until("poolhouse join")
     worker = start("join", "AAAAAA", "--name", "tiny", "--pledge", "0.01")
     host.until("Waiting for another device, or a larger pledge")
