@@ -8,12 +8,13 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from poolhouse_node.engine.devices import fair_threads, free_cores, pick_device, set_threads
-from poolhouse_node.engine.loading import load_shard
+from poolhouse_node.engine.loading import PartShelf, load_shard
 from poolhouse_node.engine.tensors import LoadCancelled
 from poolhouse_node.engine.torch_shard import TorchShard
 
 __all__ = [
     "LoadCancelled",
+    "PartShelf",
     "TorchShard",
     "fair_threads",
     "free_cores",

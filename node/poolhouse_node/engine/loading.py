@@ -1,12 +1,16 @@
-"""Making a shard out of a model file."""
+"""Making model parts out of model files, and shards over them."""
 
 from __future__ import annotations
 
+import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from poolhouse_node.engine.devices import pick_device
 from poolhouse_node.engine.head import Head
-from poolhouse_node.engine.models import Llama, LlamaConfig, check_architecture
+from poolhouse_node.engine.memory import MemoryNeed, available_bytes, weight_bytes
+from poolhouse_node.engine.model_part import ModelPart
+from poolhouse_node.engine.models import find_architecture
 from poolhouse_node.engine.tensors import LoadWatch, TensorLoader
 from poolhouse_node.engine.torch_shard import TorchShard
 from poolhouse_node.shard import ShardError
@@ -19,9 +23,74 @@ if TYPE_CHECKING:
 
     import torch
 
+    from poolhouse_node.engine.models import Architecture, Config
     from poolhouse_node.weights.gguf import GgufFile
 
-__all__ = ["load_shard"]
+__all__ = ["SAVED_STATES", "PartShelf", "PartSpec", "load_shard"]
+
+SAVED_STATES = 8
+"""Conversations a host may keep: four pins, three answers, one to spare (generation, section 9)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartSpec:
+    """Which part of which model, where. Rooms that ask for the same share its weights."""
+
+    path: Path
+    layers: tuple[int, int]
+    context_size: int
+    host: bool
+    """With the embedding and the head."""
+    device: torch.device
+
+
+class PartShelf:
+    """The model parts of one process, each for as long as a room uses it."""
+
+    def __init__(self, available: Callable[[torch.device], int | None] = available_bytes) -> None:
+        """``available`` tells how much memory may be taken now (a pledge, perhaps)."""
+        self._available = available
+        self._parts: dict[PartSpec, ModelPart] = {}
+        self._lock = threading.RLock()
+
+    def open(self, spec: PartSpec, watch: LoadWatch, saved_states: int) -> TorchShard:
+        """A room on this part, which is loaded unless another room holds it.
+
+        For ``saved_states`` saved conversations memory is reserved, fewer if there is too little:
+        ``TorchShard.saved_states`` says. Raises what :func:`load_shard` does.
+        """
+        with self._lock:
+            part = self._parts.get(spec)
+            if part is not None:
+                with part.turn:
+                    if not part.is_closed:
+                        watch.progress(1.0)
+                        return self._open_room(part, saved_states)
+            part, saved_states = self._load(spec, watch, saved_states)
+            self._parts[spec] = part
+            part.when_freed = lambda: self._forget(spec, part)
+            return TorchShard(part, saved_states=saved_states)
+
+    def _open_room(self, part: ModelPart, saved_states: int) -> TorchShard:
+        need = MemoryNeed(0, part.state_shape)
+        saved_states = need.saved_states(saved_states, self._available(part.device))
+        return TorchShard(part, saved_states=saved_states)
+
+    def _load(self, spec: PartSpec, watch: LoadWatch, saved_states: int) -> tuple[ModelPart, int]:
+        with open_gguf(spec.path) as file:
+            architecture = find_architecture(file)
+            config = architecture.read_config(file)
+            names = _tensor_names(file, architecture, config, spec)
+            shape = config.state_shape(spec.layers, spec.context_size)
+            need = MemoryNeed(weight_bytes(file, names), shape)
+            loader = TensorLoader(file, names, spec.device, watch)
+            saved_states = need.saved_states(saved_states, self._available(spec.device))
+            return _read_part(file, architecture, config, loader, spec), saved_states
+
+    def _forget(self, spec: PartSpec, part: ModelPart) -> None:
+        with self._lock:
+            if self._parts.get(spec) is part:
+                del self._parts[spec]
 
 
 def load_shard(
@@ -33,47 +102,52 @@ def load_shard(
     device: str = "auto",
     progress: Callable[[float], None] = lambda _: None,
     cancelled: Callable[[], bool] = lambda: False,
+    saved_states: int = SAVED_STATES,
+    shelf: PartShelf | None = None,
 ) -> TorchShard:
     """Load layers ``[lo, hi)``; with ``host`` the embedding and head as well.
 
-    Reads only the tensors it needs. ``progress`` gets 0..1; ``cancelled`` is asked before each
-    tensor. Raises :class:`ShardError` with a sentence for a person (``LoadCancelled`` when asked
-    to stop).
+    Reads only the tensors it needs, none if another room of ``shelf`` holds them. ``progress``
+    gets 0..1; ``cancelled`` is asked before each tensor. Raises :class:`ShardError` with a
+    sentence for a person (``LoadCancelled`` when asked to stop), before loading if there is too
+    little memory.
     """
     try:
-        with open_gguf(path) as file:
-            return _load(
-                file,
-                layers,
-                context_size=context_size,
-                host=host,
-                device=pick_device(device),
-                watch=LoadWatch(progress, cancelled),
-            )
+        spec = PartSpec(path, layers, context_size, host, pick_device(device))
+        shelf = shelf or PartShelf()
+        return shelf.open(spec, LoadWatch(progress, cancelled), saved_states)
     except GgufError as error:
         raise ShardError(str(error)) from error
 
 
-def _load(
-    file: GgufFile,
-    layers: tuple[int, int],
-    *,
-    context_size: int,
-    host: bool,
-    device: torch.device,
-    watch: LoadWatch,
-) -> TorchShard:
-    check_architecture(file)
-    config = LlamaConfig.read(file)
-    lo, hi = layers
+def _tensor_names(
+    file: GgufFile, architecture: Architecture, config: Config, spec: PartSpec
+) -> list[str]:
+    lo, hi = spec.layers
     if not 0 <= lo < hi <= config.layers:
         raise ShardError(f"Layers {lo} to {hi} are not in a model of {config.layers} layers.")
-    if context_size < 1:
+    if spec.context_size < 1:
         raise ShardError("A context needs at least one position.")
-    names = Llama.tensor_names(file, layers) + (Head.tensor_names(file) if host else [])
-    loader = TensorLoader(file, names, device, watch)
-    head = Head.load(file, config.width, config.epsilon, loader) if host else None
-    part = Llama(config, layers, loader, context_size=context_size, device=device)
-    return TorchShard(
-        part, layers, width=config.width, context_size=context_size, device=device, head=head
+    host_names = Head.tensor_names(file) if spec.host else []
+    return architecture.tensor_names(file, spec.layers) + host_names
+
+
+def _read_part(
+    file: GgufFile,
+    architecture: Architecture,
+    config: Config,
+    loader: TensorLoader,
+    spec: PartSpec,
+) -> ModelPart:
+    head = Head.load(file, config.width, config.epsilon, loader) if spec.host else None
+    model = architecture.load(
+        config, spec.layers, loader, context_size=spec.context_size, device=spec.device
+    )
+    return ModelPart(
+        layers=spec.layers,
+        width=config.width,
+        context_size=spec.context_size,
+        device=spec.device,
+        model=model,
+        head=head,
     )

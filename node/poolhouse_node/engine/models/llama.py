@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from poolhouse_node.engine.dense_cache import CacheShape
-from poolhouse_node.engine.layers.attention import attend, causal_mask
 from poolhouse_node.engine.layers.linear import DenseMatrix
 from poolhouse_node.engine.layers.mlp import gated_mlp
 from poolhouse_node.engine.layers.norm import rms_norm
 from poolhouse_node.engine.layers.rope import RotaryTable, split_interleaved_rows
+from poolhouse_node.engine.state import AttentionShape, StateShape
 from poolhouse_node.shard import ShardError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from poolhouse_node.engine.dense_cache import DenseCache
     from poolhouse_node.engine.layers.linear import Matrix
+    from poolhouse_node.engine.state import RoomPass
     from poolhouse_node.engine.tensors import TensorLoader
     from poolhouse_node.weights.gguf import GgufFile
 
@@ -69,6 +68,11 @@ class LlamaConfig:
         config._check(file)
         return config
 
+    def state_shape(self, layers: tuple[int, int], context_size: int) -> StateShape:
+        """The state a room needs for layers ``[lo, hi)``."""
+        attention = AttentionShape(layers[1] - layers[0], self.kv_heads, self.head_size)
+        return StateShape(context_size, attention=attention)
+
     def _check(self, file: GgufFile) -> None:
         sizes = (self.layers, self.width, self.heads, self.kv_heads, self.head_size, self.ffn_width)
         if min(sizes) < 1 or self.head_size % 2 or self.heads % self.kv_heads:
@@ -96,15 +100,6 @@ class _Layer:
         return norms + sum(matrix.held_bytes for matrix in matrices)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pass:
-    """What every layer of one pass shares: where its columns go and what they may see."""
-
-    position: int
-    mask: Tensor | None
-    cache: DenseCache
-
-
 class Llama:
     """Layers ``[lo, hi)``. The state is the caller's: one part serves any number of rooms."""
 
@@ -118,12 +113,14 @@ class Llama:
         device: torch.device,
     ) -> None:
         self._config = config
+        self._range = layers
         self._layers = [_load_layer(config, index, loader) for index in range(*layers)]
         self._rope = RotaryTable(config.head_size, config.rope_base, context_size, device)
         self.held_bytes = sum(layer.held_bytes for layer in self._layers)
-        self.cache_shape = CacheShape(
-            len(self._layers), config.kv_heads, config.head_size, context_size
-        )
+
+    def state_shape(self, context_size: int) -> StateShape:
+        """The state a room needs for these layers."""
+        return self._config.state_shape(self._range, context_size)
 
     @staticmethod
     def tensor_names(file: GgufFile, layers: tuple[int, int]) -> list[str]:
@@ -142,29 +139,23 @@ class Llama:
             raise ShardError("This engine cannot stretch positions (rope_freqs.weight).")
         return names
 
-    def run(self, x: Tensor, position: int, cache: DenseCache) -> Tensor:
-        """Hidden states [n, width] at ``position ..`` through the layers; ``cache`` has room."""
-        config = self._config
-        mask = causal_mask(x.shape[0], position, config.heads // config.kv_heads, x.device)
-        this_pass = _Pass(position, mask, cache)
+    def run(self, x: Tensor, this_pass: RoomPass) -> Tensor:
+        """Hidden states [n, width] of the pass's columns through the layers."""
+        epsilon = self._config.epsilon
         for index, layer in enumerate(self._layers):
-            normed = rms_norm(x, layer.attention_norm, config.epsilon)
+            normed = rms_norm(x, layer.attention_norm, epsilon)
             x = x + self._attention(layer, index, normed, this_pass)
-            normed = rms_norm(x, layer.ffn_norm, config.epsilon)
+            normed = rms_norm(x, layer.ffn_norm, epsilon)
             x = x + gated_mlp(normed, layer.gate_up, layer.down)
         return x
 
-    def _attention(self, layer: _Layer, index: int, x: Tensor, this_pass: _Pass) -> Tensor:
-        config, position, cache = self._config, this_pass.position, this_pass.cache
-        n = x.shape[0]
-        heads = layer.query_key_value(x).view(n, -1, config.head_size)
+    def _attention(self, layer: _Layer, index: int, x: Tensor, this_pass: RoomPass) -> Tensor:
+        config = self._config
+        heads = layer.query_key_value(x).view(x.shape[0], -1, config.head_size)
         values = heads[:, config.heads + config.kv_heads :]
-        rotated = self._rope.rotate(heads[:, : config.heads + config.kv_heads], position)
-        cache.write(index, position, rotated[:, config.heads :], values)
-        keys, values = cache.read(index, position + n)
-        return layer.attention_output(
-            attend(rotated[:, : config.heads], keys, values, this_pass.mask)
-        )
+        rotated = self._rope.rotate(heads[:, : config.heads + config.kv_heads], this_pass.position)
+        queries, keys = rotated[:, : config.heads], rotated[:, config.heads :]
+        return layer.attention_output(this_pass.attend(index, queries, keys, values))
 
 
 def _load_layer(config: LlamaConfig, index: int, loader: TensorLoader) -> _Layer:

@@ -1,0 +1,105 @@
+"""How much memory a model part needs and how much a device has, both before anything is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from poolhouse_node.engine.paged.pool import RoomShare, share_bytes
+from poolhouse_node.shard import ShardError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from poolhouse_node.engine.state import StateShape
+    from poolhouse_node.weights.gguf import GgufFile
+
+__all__ = ["MemoryNeed", "available_bytes", "free_here", "weight_bytes"]
+
+_PROC = Path("/proc/meminfo")
+_CGROUP = Path("/sys/fs/cgroup")
+_GB = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryNeed:
+    """What one more room takes: ``weights`` (0 if another room holds them) and its state."""
+
+    weights: int
+    shape: StateShape
+
+    def saved_states(self, wanted: int, available: int | None) -> int:
+        """For how many saved conversations, at most ``wanted``, there is memory besides.
+
+        Raises :class:`ShardError` with the figures when not even the live one fits.
+        ``available`` None means that nobody can tell.
+        """
+        state = share_bytes(self.shape, RoomShare.of(self.shape, 0))
+        if available is None:
+            return wanted
+        left = available - self.weights - state
+        if left < 0:
+            raise ShardError(self._too_little(state, available))
+        each = share_bytes(self.shape, RoomShare.of(self.shape, 1)) - state
+        return min(wanted, left // max(1, each))
+
+    def _too_little(self, state: int, available: int) -> str:
+        return (
+            f"These layers need {(self.weights + state) / _GB:.2f} GB of memory "
+            f"({self.weights / _GB:.2f} for weights, {state / _GB:.2f} for a conversation of "
+            f"{self.shape.context_size} tokens); {available / _GB:.2f} GB are free."
+        )
+
+
+def weight_bytes(file: GgufFile, names: Iterable[str]) -> int:
+    """Memory of tensors in float32, as they are held; missing ones count nothing."""
+    found = [file.tensors[name] for name in names if name in file.tensors]
+    return sum(4 * _values(info.shape) for info in found)
+
+
+def _values(shape: tuple[int, ...]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+def available_bytes(device: torch.device) -> int | None:
+    """Memory that may still be taken on ``device``; ``None`` when the system does not tell."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    if device.type == "mps":
+        return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
+    return free_here()
+
+
+def free_here(meminfo: Path = _PROC, cgroup: Path = _CGROUP) -> int | None:
+    """Of the machine, or of the container if it may use less. Cached files count as free."""
+    machine = _meminfo_available(meminfo)
+    container = _container_left(cgroup)
+    known = [each for each in (machine, container) if each is not None]
+    return min(known) if known else None
+
+
+def _meminfo_available(path: Path) -> int | None:
+    try:
+        for line in path.read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
+
+
+def _container_left(cgroup: Path) -> int | None:
+    try:
+        limit = int((cgroup / "memory.max").read_text(encoding="ascii"))
+        used = int((cgroup / "memory.current").read_text(encoding="ascii"))
+        stat = (cgroup / "memory.stat").read_text(encoding="ascii")
+        files = [int(line.split()[1]) for line in stat.splitlines() if "active_file" in line]
+    except (OSError, ValueError, IndexError):  # no container, or "max"
+        return None
+    return max(0, limit - used + sum(files))

@@ -1,0 +1,84 @@
+"""Layers of a model on one device, held once for all the rooms that use them."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+from poolhouse_node.engine.paged.pages import PAGE_ROWS
+from poolhouse_node.engine.paged.pool import StatePool
+from poolhouse_node.engine.paged.sequence import RoomState
+from poolhouse_node.shard import ShardError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from poolhouse_node.engine.head import Head
+    from poolhouse_node.engine.models import Model
+    from poolhouse_node.engine.state import StateShape
+
+__all__ = ["ModelPart"]
+
+
+@dataclass(slots=True, eq=False)
+class ModelPart:
+    """Weights, and the pool of its rooms' states. Freed when its last room closes.
+
+    Rooms may live in threads of their own: they take turns by frame.
+    """
+
+    layers: tuple[int, int]
+    width: int
+    context_size: int
+    """Positions there is room for in each conversation."""
+    device: torch.device
+    model: Model | None
+    head: Head | None = None
+    when_freed: Callable[[], None] = lambda: None
+    page_rows: int = PAGE_ROWS
+    turn: threading.RLock = field(default_factory=threading.RLock)
+    """Held by whoever computes or changes a state."""
+    pool: StatePool | None = field(init=False)
+    _rooms: int = 0
+
+    def __post_init__(self) -> None:
+        self.pool = StatePool(self.state_shape, self.device, page_rows=self.page_rows)
+
+    @property
+    def state_shape(self) -> StateShape:
+        """What each room needs."""
+        if self.model is None:
+            raise ShardError("This model part was closed.")
+        return self.model.state_shape(self.context_size)
+
+    @property
+    def is_closed(self) -> bool:
+        """True once the last room was closed."""
+        return self.model is None
+
+    @property
+    def held_bytes(self) -> int:
+        """Weights and all states, as they lie in memory now."""
+        return sum(each.held_bytes for each in (self.model, self.head, self.pool) if each)
+
+    def open_room(self, saved_states: int) -> RoomState:
+        """Take a share of the pool for one more room. :meth:`close_room` gives it back."""
+        with self.turn, torch.inference_mode():
+            if self.pool is None:
+                raise ShardError("This model part was closed.")
+            state = RoomState(self.pool, self.state_shape, saved_states)
+            self._rooms += 1
+            return state
+
+    def close_room(self, state: RoomState) -> None:
+        """Give a room's share back; with the last one the weights go."""
+        with self.turn:
+            state.close()
+            self._rooms -= 1
+            if self._rooms:
+                return
+            self.model = self.head = self.pool = None
+        self.when_freed()
