@@ -20,6 +20,8 @@ class Program:
     """A running ``poolhouse ARGUMENTS``. Lines of both streams are kept as they come."""
 
     process: subprocess.Popen
+    keyboard: int | None = None
+    """What is written here is typed at its terminal."""
     out: list[str] = field(default_factory=list)
     out_at: list[float] = field(default_factory=list)
     """When each piece of ``out`` came, on the monotonic clock."""
@@ -28,16 +30,21 @@ class Program:
     _readers: list[threading.Thread] = field(default_factory=list)
 
     @classmethod
-    def start(cls, *arguments: str, env: dict[str, str] | None = None) -> "Program":
+    def start(
+        cls, *arguments: str, env: dict[str, str] | None = None, terminal: bool = False
+    ) -> "Program":
+        keyboard, stdin = os.openpty() if terminal else (None, subprocess.DEVNULL)
         process = subprocess.Popen(
             [sys.executable, "-m", "poolhouse_node", *arguments],
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200", **(env or {})},
             start_new_session=True,
         )
-        program = cls(process)
+        program = cls(process, keyboard)
+        if terminal:
+            os.close(stdin)
         for stream, lines in ((process.stdout, program.out), (process.stderr, program.err)):
             reader = threading.Thread(target=program._read, args=(stream, lines), daemon=True)
             reader.start()
@@ -113,6 +120,10 @@ class Program:
         """The last line of stdout."""
         return json.loads(self.stdout.strip().splitlines()[-1])
 
+    def type(self, line: str) -> None:
+        """Type a line at its terminal."""
+        os.write(self.keyboard, f"{line}\n".encode())
+
     def interrupt(self) -> None:
         """Ctrl-C."""
         self.process.send_signal(signal.SIGINT)
@@ -134,6 +145,9 @@ class Program:
             if "poolhouse_node" in _command(pid):
                 os.kill(pid, signal.SIGKILL)
         self.end()
+        if self.keyboard is not None:
+            os.close(self.keyboard)
+            self.keyboard = None
 
 
 def run(

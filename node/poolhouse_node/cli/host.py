@@ -132,13 +132,31 @@ def _say_how_to_join(view: TerminalView, invite: str, code: str, options: HostOp
 async def _serve(
     room: HostedRoom, options: HostOptions, view: TerminalView, commands: HostCommands
 ) -> int:
+    """Deal and answer until a signal, or until the person ends the chat.
+
+    Commands are taken from the beginning: somebody has to let the first devices in.
+    """
+    bringing_up = asyncio.ensure_future(_bring_online(room, options, view))
+    talking = asyncio.ensure_future(
+        chat(room.host, view, commands) if sys.stdin.isatty() else asyncio.Event().wait()
+    )
+    try:
+        await asyncio.wait({bringing_up, talking}, return_when=asyncio.FIRST_COMPLETED)
+        if bringing_up.done():
+            bringing_up.result()
+            await talking
+        else:
+            talking.result()
+        return 0
+    finally:
+        bringing_up.cancel()
+        talking.cancel()
+        await asyncio.gather(bringing_up, talking, return_exceptions=True)
+
+
+async def _bring_online(room: HostedRoom, options: HostOptions, view: TerminalView) -> None:
     await _deal_as_soon_as_it_works(room, options.wait, view)
     say_what_runs(room.host, view, options.device)
-    if sys.stdin.isatty():
-        await chat(room.host, view, commands)
-    else:
-        await asyncio.Event().wait()  # until a signal
-    return 0
 
 
 async def _deal_as_soon_as_it_works(room: HostedRoom, wait: int, view: TerminalView) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -198,16 +199,23 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
 
 
-async def chat(host: Host, view: TerminalView, commands: HostCommands | None = None) -> None:
-    """Ask what is typed, line by line, until the end of stdin; ``/allow NAME`` is a command."""
-    async for question in questions(view):
-        if commands is not None and question.startswith("/"):
-            view.say(commands.typed(question))
+async def chat(host: Host, view: TerminalView, commands: HostCommands) -> None:
+    """Ask what is typed, line by line, until the end of stdin; ``/allow`` is a command.
+
+    At a terminal lines are taken while an answer runs: ``/stop`` ends it. Piped questions are
+    asked one after the other.
+    """
+    async for line in questions(view):
+        if line.startswith("/"):
+            view.say(commands.typed(line))
             continue
         try:
-            await host.ask(question)
+            answered = host.ask(line)
         except AskRefused as error:
             view.say(str(error))
+        else:
+            if not sys.stdin.isatty():
+                await answered
 
 
 async def failing_with_tasks[T](host: Host, work: asyncio.Future[T]) -> T:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["HostCommands", "describe_path", "find_room", "forget_room", "tell_host"]
 
-KNOWN = "Known: /status, /allow NAME, /deny NAME, /kick NAME, /key, /redeal."
+KNOWN = "Known: /status, /allow NAME, /deny NAME, /kick NAME, /key, /redeal, /stop."
+SHORT = {"a": "allow", "d": "deny"}
+"""Keys for the one decision that somebody waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +39,7 @@ class HostCommands:
             case "status":
                 return self.host.status()
             case "allow" | "deny":
-                act = self.host.doorman.allow if command == "allow" else self.host.doorman.deny
-                return _done(act(name), f"Nobody called {name!r} is waiting.")
+                return self._decide(command, name or self._the_only_one_waiting())
             case "kick":
                 return _done(self.host.kick(name), f"Nobody called {name!r} is in the room.")
             case "key":
@@ -46,8 +47,22 @@ class HostCommands:
                 return {"invite": self.invite()}
             case "redeal":
                 return self._deal_again()
+            case "stop":
+                self.host.stop()
+                return {"ok": True}
             case _:
                 return {"error": f"There is no command {command!r}."}
+
+    def _decide(self, command: str, name: str) -> dict[str, Any]:
+        if not name:
+            names = ", ".join(each.name for each in self.host.doorman.waiting()) or "nobody"
+            return {"error": f"Say who: waiting are {names}."}
+        act = self.host.doorman.allow if command == "allow" else self.host.doorman.deny
+        return _done(act(name), f"Nobody called {name!r} is waiting.")
+
+    def _the_only_one_waiting(self) -> str:
+        waiting = self.host.doorman.waiting()
+        return waiting[0].name if len(waiting) == 1 else ""
 
     def _deal_again(self) -> dict[str, Any]:
         try:
@@ -59,6 +74,7 @@ class HostCommands:
     def typed(self, line: str) -> str:
         """A line with a slash, typed in the host's own terminal; what to say of it."""
         command, _, name = line.removeprefix("/").partition(" ")
+        command = SHORT.get(command, command)
         answer = self.handle({"command": command, "name": name.strip()})
         if "error" in answer:
             return f"{answer['error']} {KNOWN}"

@@ -56,6 +56,12 @@ def room_redeal(room: opt.HostedRoom = None) -> None:
     _tell_host(room, {"command": "redeal"})
 
 
+@room_app.command("stop")
+def room_stop(room: opt.HostedRoom = None) -> None:
+    """End the running answer, also one that waits for a lost device."""
+    _tell_host(room, {"command": "stop"})
+
+
 @room_app.command("forget")
 def room_forget(code: Annotated[str, typer.Argument(help="Room code.")]) -> None:
     """Delete what this machine keeps of a room: keys, passes and the conversation."""

@@ -23,6 +23,7 @@ from poolhouse_node.cli.loading import EngineLoader, open_model
 from poolhouse_node.cli.machine import default_pledge_gb, free_cores
 from poolhouse_node.cli.pulling import pull_with_progress, require_computable
 from poolhouse_node.cli.resuming import find_former, resumed
+from poolhouse_node.cli.room import HostCommands
 from poolhouse_node.cli.rooms import ROOM
 from poolhouse_node.cli.view import TerminalView
 from poolhouse_node.wire.codes import format_code
@@ -136,7 +137,7 @@ async def _run_room(
             host, question, as_json=options.as_json, device=options.host.device
         )
     view.say(f"Room {format_code(room.code)}. Ask a question; Ctrl-D ends.")
-    await chat(host, view)
+    await chat(host, view, HostCommands(host, room.invite))
     return 0
 
 

@@ -211,7 +211,7 @@ def _device_line(event: Event) -> Text | None:
             return _text(f"+ {name} joined ({label})")
         case ev.DeviceWaits(name=name, label=label, digits=digits):
             shown = f", digits {digits}" if digits else ""
-            text = f"? {name} ({label}{shown}) waits: poolhouse room allow or deny"
+            text = f"? {name} ({label}{shown}) waits: type /a to allow or /d to deny"
             return _text(text, style="bold")
         case ev.DeviceWithdrew(name=name):
             return _text(f"? {name} went away")
