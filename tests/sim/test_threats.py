@@ -60,19 +60,26 @@ def test_strangers_who_fill_the_lobby_keep_nobody_with_a_link_or_a_pass_out():
     assert {"friend", "other", "back"} <= names
 
 
-def test_a_device_that_was_kicked_comes_back_with_its_pass_also_after_a_new_key():
-    """Not stopped: a pass counts until the room is forgotten."""
-
+def test_a_device_that_was_kicked_has_a_pass_no_more_but_the_link_still_counts():
     async def scenario(room, host):
         passes = []
-        await room.join("otter", secrets=Secrets(key=host.gate.key, changed=passes.append))
+        key = host.gate.key
+        await room.join("otter", secrets=Secrets(key=key, changed=passes.append))
+        assert host.kick("otter")
+        assert room.saved_gates[-1].passes == {}
+        await asyncio.sleep(1)
+        await room.join("otter", secrets=Secrets(key=key, changed=passes.append))
         assert host.kick("otter")
         host.renew_key()
         await asyncio.sleep(1)
-        again = await room.join("otter", secrets=Secrets(come_back_pass=passes[0]))
-        return again.name
+        held = Secrets(key=key, come_back_pass=passes[-1])
+        waiting = await room.join("otter", secrets=held, wait=False)
+        asking = asyncio.ensure_future(waiting.join())
+        await asyncio.sleep(5)
+        asking.cancel()
+        return [each.name for each in host.doorman.waiting()]
 
-    assert in_room(scenario, asks=True) == "otter"
+    assert in_room(scenario, asks=True) == ["otter"]
 
 
 def test_a_guest_stops_no_answer_of_another_and_gives_no_orders():

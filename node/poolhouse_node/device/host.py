@@ -177,9 +177,12 @@ class Host(Device):
         self.broadcast(Bye(reason=reason, closed=1))
 
     def kick(self, name: str) -> bool:
-        """End a device's link; False when none of that name is in the room."""
+        """End a device's link and take its pass; False when none of that name is in the room."""
         for peer in self.admitted():
             if self.name_of(peer.link.peer_id) == name:
+                called = clean_name(peer.hello.name if peer.hello else None, peer.link.peer_id)
+                self.gate.revoke({name, called})
+                self.doorman.save()
                 held = self.keeper.seats.at(peer.link.peer_id) is not None
                 self.send(peer, Bye(reason="The host ended this link."))
                 self.drop(peer, "was sent out by the host")

@@ -25,7 +25,7 @@ from poolhouse_node.room.proofs import (
 from poolhouse_node.wire.messages.joining import Admit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from poolhouse_node.room.proofs import Credential
     from poolhouse_node.wire.messages.joining import AuthProof, Hello
@@ -233,6 +233,10 @@ class Gate:
         """A new invite key: links that carry the old one are dead."""
         self.key = make_secret(self.draw)
         return self.key
+
+    def revoke(self, names: Collection[str]) -> None:
+        """Passes that were given to devices of these names count no more."""
+        self.passes = {hashed: name for hashed, name in self.passes.items() if name not in names}
 
     def state(self) -> GateState:
         """What to keep with the room. Lobby and denied devices are not kept."""
