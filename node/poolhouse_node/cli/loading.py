@@ -15,7 +15,7 @@ from poolhouse_node.shard import ShardError
 from poolhouse_node.weights.catalogue import CATALOGUE
 from poolhouse_node.weights.errors import WeightsError
 from poolhouse_node.weights.facts import read_facts
-from poolhouse_node.weights.gguf import open_gguf
+from poolhouse_node.weights.opening import open_weights
 from poolhouse_node.weights.watch import PullWatch
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ DEFAULT_CONTEXT = 2048
 def open_model(file: ModelFile, context_asked: int | None) -> RoomModel:
     """What a host must know of its model. Raises ``WeightsError`` or ``TokenizerError``."""
     row = CATALOGUE.get(file.key)
-    with open_gguf(file.path) as gguf:
+    with open_weights(file.path) as gguf:
         facts = read_facts(gguf)
         tokenizer = Tokenizer.from_metadata(gguf.metadata)
     if row is not None:

@@ -16,7 +16,7 @@ from poolhouse_node.cli.failures import CommandFailed
 from poolhouse_node.weights.cache import default_cache
 from poolhouse_node.weights.catalogue import CATALOGUE, find_model
 from poolhouse_node.weights.facts import read_facts
-from poolhouse_node.weights.gguf import open_gguf
+from poolhouse_node.weights.opening import open_weights
 from poolhouse_node.weights.source import ModelStore
 from poolhouse_node.weights.watch import PullWatch
 
@@ -156,7 +156,7 @@ def show_model(model: str, view: TerminalView, *, as_json: bool) -> int:
 
 
 def _file_facts(path: Path) -> dict[str, object]:
-    with open_gguf(path) as gguf:
+    with open_weights(path) as gguf:
         facts = read_facts(gguf)
         kinds = sorted({info.type.name for info in gguf.tensors.values()})
     return {

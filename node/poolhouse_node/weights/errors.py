@@ -4,7 +4,9 @@
 
     WeightsError
     +-- UnknownModel      no such catalogue key; close matches are attached
-    +-- GgufError         a file that is not a sound GGUF
+    +-- ModelFileError    a file that cannot be read as a model
+    |   +-- GgufError         it is not a sound GGUF
+    |   +-- SafetensorsError  it is not sound safetensors, or its config.json does not fit
     +-- PullError         a model could not be fetched
         +-- WrongContent  size or digest differ; the bad bytes were deleted
         +-- BadReply      a server's answer to a range request does not hold together
@@ -24,10 +26,12 @@ __all__ = [
     "BadReply",
     "DiskFull",
     "GgufError",
+    "ModelFileError",
     "NoSource",
     "PullCancelled",
     "PullError",
     "ReplyFault",
+    "SafetensorsError",
     "UnknownModel",
     "WeightsError",
     "WrongContent",
@@ -52,15 +56,23 @@ class UnknownModel(WeightsError):
         self.close = tuple(close)
 
 
-class GgufError(WeightsError):
-    """The bytes are not a sound GGUF file.
+class ModelFileError(WeightsError):
+    """A file is not a sound model.
 
-    ``truncated`` says that they end too early, so that more of the file might help.
+    ``truncated`` says that it ends too early, so that more of the file might help.
     """
 
     def __init__(self, sentence: str, *, truncated: bool = False) -> None:
         super().__init__(sentence)
         self.truncated = truncated
+
+
+class GgufError(ModelFileError):
+    """The bytes are not a sound GGUF file."""
+
+
+class SafetensorsError(ModelFileError):
+    """The bytes are not a sound safetensors file, or the ``config.json`` beside it is not."""
 
 
 class PullError(WeightsError):

@@ -1,18 +1,19 @@
-"""A GGUF file on disk, memory-mapped: opened in milliseconds, read where it is used."""
+"""A GGUF model on disk, memory-mapped: opened in milliseconds, read where it is used."""
 
 from __future__ import annotations
 
 import contextlib
-import mmap
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from poolhouse_node.weights.errors import GgufError
 from poolhouse_node.weights.gguf_header import GgufHeader, LazyArray, TensorInfo, parse_header
+from poolhouse_node.weights.parts import expected_parts, map_file, merge_parts, split_count
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import mmap
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -24,18 +25,19 @@ __all__ = ["GgufFile", "open_gguf"]
 
 
 class GgufFile:
-    """An open file. Close it, or use it in ``with``.
+    """An open model, of one file or several. Close it, or use it in ``with``.
 
     Views from :meth:`tensor_data` stay valid after :meth:`close`: the pages are unmapped, and the
     file descriptor is freed, when the last view is gone.
     """
 
-    __slots__ = ("_map", "header", "path")
+    __slots__ = ("_maps", "header", "path")
 
-    def __init__(self, path: Path, mapped: mmap.mmap, header: GgufHeader) -> None:
+    def __init__(self, path: Path, maps: Sequence[mmap.mmap], header: GgufHeader) -> None:
+        """``maps`` are the whole files, in the order of :attr:`TensorInfo.part`."""
         self.path = path
         self.header = header
-        self._map: mmap.mmap | None = mapped
+        self._maps: Sequence[mmap.mmap] | None = maps
 
     @property
     def metadata(self) -> Mapping[str, Scalar | LazyArray]:
@@ -55,9 +57,9 @@ class GgufFile:
         info = self.header.tensors.get(name)
         if info is None:
             raise GgufError(f"The model file has no tensor {name!r}.")
-        if self._map is None:
-            raise GgufError("The GGUF file is closed.")
-        return np.frombuffer(self._map, np.uint8, info.size_bytes, info.offset)
+        if self._maps is None:
+            raise GgufError("The model file is closed.")
+        return np.frombuffer(self._maps[info.part], np.uint8, info.size_bytes, info.offset)
 
     def text(self, key: str, default: str | None = None) -> str:
         """A text of the metadata; raises :class:`GgufError` for other types."""
@@ -88,8 +90,8 @@ class GgufFile:
 
     def close(self) -> None:
         """Let the file go. May be called twice."""
-        mapped, self._map = self._map, None
-        if mapped is not None:
+        maps, self._maps = self._maps or (), None
+        for mapped in maps:
             # Views still alive keep the map; their end unmaps it.
             with contextlib.suppress(BufferError):
                 mapped.close()
@@ -107,20 +109,26 @@ class GgufFile:
 
 
 def open_gguf(path: Path) -> GgufFile:
-    """Map a file and read its header.
+    """Map a file and read its header; of a model in several files, ``path`` is the first.
 
-    Raises :class:`GgufError` when it cannot be opened or is not a sound GGUF file.
+    Raises :class:`GgufError` when one cannot be opened or is not a sound GGUF file.
     """
+    with contextlib.ExitStack() as opened:
+        maps = [opened.enter_context(map_file(path, GgufError))]
+        header = _header(path, maps[0])
+        if split_count(header) > 1:
+            headers = [header]
+            for part in expected_parts(path, split_count(header))[1:]:
+                maps.append(opened.enter_context(map_file(part, GgufError)))
+                headers.append(_header(part, maps[-1]))
+            header = merge_parts(headers)
+        opened.pop_all()
+        return GgufFile(path, maps, header)
+
+
+def _header(path: Path, mapped: mmap.mmap) -> GgufHeader:
     try:
-        with path.open("rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except ValueError:  # an empty file cannot be mapped
-        raise GgufError(f"{path.name} is empty.", truncated=True) from None
-    except OSError as error:
-        raise GgufError(f"{path} cannot be opened: {error.strerror}.") from error
-    try:
-        return GgufFile(path, mapped, parse_header(mapped, file_size=len(mapped)))
+        return parse_header(mapped, file_size=len(mapped))
     except GgufError as error:
-        mapped.close()
         sentence = f"{path.name} cannot be used. {error}"
         raise GgufError(sentence, truncated=error.truncated) from error

@@ -68,6 +68,8 @@ class TensorInfo:
     offset: int
     """Absolute, in bytes from the start of the file."""
     size_bytes: int
+    part: int = 0
+    """Which file of a model in several files, from 0."""
 
 
 @dataclass(frozen=True)

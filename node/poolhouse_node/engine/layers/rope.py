@@ -5,7 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from poolhouse_node.shard import ShardError
+
 __all__ = ["RotaryTable", "split_interleaved_rows"]
+
+_MAX_DIMENSIONS = 4096
 
 
 class RotaryTable:
@@ -18,6 +22,8 @@ class RotaryTable:
     __slots__ = ("_cosines", "_sines")
 
     def __init__(self, dimensions: int, base: float, positions: int, device: torch.device) -> None:
+        if dimensions > _MAX_DIMENSIONS:  # a damaged header must not make us take all memory
+            raise ShardError(f"This engine cannot rotate heads of {dimensions:,} values.")
         exponents = torch.arange(0, dimensions, 2, dtype=torch.float64) / dimensions
         angles = torch.outer(torch.arange(positions, dtype=torch.float64), base**-exponents)
         # [positions, 1, dimensions]: the halves side by side, the first half of sines negated, so

@@ -23,10 +23,7 @@ __all__ = [
     "ARCHITECTURES",
     "Architecture",
     "Config",
-    "Llama",
-    "LlamaConfig",
     "Model",
-    "check_architecture",
     "find_architecture",
 ]
 
@@ -97,8 +94,3 @@ def find_architecture(file: GgufFile) -> Architecture:
             f"This engine cannot compute the architecture {file.architecture!r}, only {known}."
         )
     return found
-
-
-def check_architecture(file: GgufFile) -> None:
-    """Raise :class:`ShardError` unless this engine computes the file's architecture."""
-    find_architecture(file)
