@@ -135,7 +135,8 @@ def test_a_killed_parent_takes_its_children_along(program):
 
 
 def test_json_of_a_broken_answer_says_so(program, tmp_path):
-    question = " ".join(["water"] * 6000)
-    up = program("up", "--devices", "2", "--ask", question, "--json")
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("water " * 6000, encoding="utf-8")
+    up = program("up", "--devices", "2", "--raw", str(prompt), "--json")
     assert up.end() == 1
     assert "the room's context holds" in up.json()["error"]
