@@ -11,11 +11,12 @@ from poolhouse_node.engine.head import Head
 from poolhouse_node.engine.memory import MemoryNeed, available_bytes, weight_bytes
 from poolhouse_node.engine.model_part import ModelPart
 from poolhouse_node.engine.models import find_architecture
+from poolhouse_node.engine.paged.pages import PAGE_ROWS
 from poolhouse_node.engine.tensors import LoadWatch, TensorLoader
 from poolhouse_node.engine.torch_shard import TorchShard
 from poolhouse_node.shard import ShardError
-from poolhouse_node.weights.errors import GgufError
-from poolhouse_node.weights.gguf import open_gguf
+from poolhouse_node.weights.errors import ModelFileError
+from poolhouse_node.weights.opening import open_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,9 +48,14 @@ class PartSpec:
 class PartShelf:
     """The model parts of one process, each for as long as a room uses it."""
 
-    def __init__(self, available: Callable[[torch.device], int | None] = available_bytes) -> None:
+    def __init__(
+        self,
+        available: Callable[[torch.device], int | None] = available_bytes,
+        page_rows: int = PAGE_ROWS,
+    ) -> None:
         """``available`` tells how much memory may be taken now (a pledge, perhaps)."""
         self._available = available
+        self._page_rows = page_rows
         self._parts: dict[PartSpec, ModelPart] = {}
         self._lock = threading.RLock()
 
@@ -72,20 +78,23 @@ class PartShelf:
             return TorchShard(part, saved_states=saved_states)
 
     def _open_room(self, part: ModelPart, saved_states: int) -> TorchShard:
-        need = MemoryNeed(0, part.state_shape)
+        need = MemoryNeed(0, part.state_shape, self._page_rows)
         saved_states = need.saved_states(saved_states, self._available(part.device))
         return TorchShard(part, saved_states=saved_states)
 
     def _load(self, spec: PartSpec, watch: LoadWatch, saved_states: int) -> tuple[ModelPart, int]:
-        with open_gguf(spec.path) as file:
+        with open_weights(spec.path) as file:
             architecture = find_architecture(file)
             config = architecture.read_config(file)
             names = _tensor_names(file, architecture, config, spec)
             shape = config.state_shape(spec.layers, spec.context_size)
-            need = MemoryNeed(weight_bytes(file, names), shape)
+            need = MemoryNeed(weight_bytes(file, names), shape, self._page_rows)
             loader = TensorLoader(file, names, spec.device, watch)
             saved_states = need.saved_states(saved_states, self._available(spec.device))
-            return _read_part(file, architecture, config, loader, spec), saved_states
+            part = _read_part(
+                file, architecture, config, loader, spec=spec, page_rows=self._page_rows
+            )
+            return part, saved_states
 
     def _forget(self, spec: PartSpec, part: ModelPart) -> None:
         with self._lock:
@@ -116,7 +125,7 @@ def load_shard(
         spec = PartSpec(path, layers, context_size, host, pick_device(device))
         shelf = shelf or PartShelf()
         return shelf.open(spec, LoadWatch(progress, cancelled), saved_states)
-    except GgufError as error:
+    except ModelFileError as error:
         raise ShardError(str(error)) from error
 
 
@@ -137,7 +146,9 @@ def _read_part(
     architecture: Architecture,
     config: Config,
     loader: TensorLoader,
+    *,
     spec: PartSpec,
+    page_rows: int,
 ) -> ModelPart:
     head = Head.load(file, config.width, config.epsilon, loader) if spec.host else None
     model = architecture.load(
@@ -150,4 +161,5 @@ def _read_part(
         device=spec.device,
         model=model,
         head=head,
+        page_rows=page_rows,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from poolhouse_node.engine.paged.pages import PAGE_ROWS
 from poolhouse_node.engine.paged.pool import RoomShare, share_bytes
 from poolhouse_node.shard import ShardError
 
@@ -30,6 +31,7 @@ class MemoryNeed:
 
     weights: int
     shape: StateShape
+    page_rows: int = PAGE_ROWS
 
     def saved_states(self, wanted: int, available: int | None) -> int:
         """For how many saved conversations, at most ``wanted``, there is memory besides.
@@ -37,14 +39,18 @@ class MemoryNeed:
         Raises :class:`ShardError` with the figures when not even the live one fits.
         ``available`` None means that nobody can tell.
         """
-        state = share_bytes(self.shape, RoomShare.of(self.shape, 0))
+        state = self._state_bytes(0)
         if available is None:
             return wanted
         left = available - self.weights - state
         if left < 0:
             raise ShardError(self._too_little(state, available))
-        each = share_bytes(self.shape, RoomShare.of(self.shape, 1)) - state
+        each = self._state_bytes(1) - state
         return min(wanted, left // max(1, each))
+
+    def _state_bytes(self, saved_states: int) -> int:
+        share = RoomShare.of(self.shape, saved_states, self.page_rows)
+        return share_bytes(self.shape, share, self.page_rows)
 
     def _too_little(self, state: int, available: int) -> str:
         return (

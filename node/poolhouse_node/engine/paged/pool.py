@@ -159,7 +159,7 @@ class StatePool:
         """Move a block that only saved states hold, so that a run can go on."""
         if block >= self.ledger.size or any(block in room.live_blocks for room in self._rooms):
             return
-        to = self.ledger.spare()
+        to = self._free_block(self.ledger.spare)
         if to is None:
             return
         copy = self.take_copy(block, to)
