@@ -1,0 +1,142 @@
+"""Weight matrices on a CUDA device, packed or bfloat16, that also take columns from kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from torch import Tensor
+
+from poolhouse_node.engine.kernels.activations import COLUMNS, Wide, fill, levels_for, wide_for
+from poolhouse_node.engine.kernels.dequantise import dequantise
+from poolhouse_node.engine.kernels.packing import BLOCK, ROWS, PackedWeight, unpack
+from poolhouse_node.engine.kernels.products import product
+from poolhouse_node.shard import ShardError
+
+if TYPE_CHECKING:
+    from poolhouse_node.engine.kernels.activations import Levels, Target
+
+__all__ = ["HalfMatrix", "KernelMatrix", "PackedMatrix"]
+
+
+class KernelMatrix(Protocol):
+    """A ``Matrix`` whose columns another kernel may write, each as it needs them."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory it takes."""
+        ...
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[n, in] to [n, out], float32."""
+        ...
+
+    def target(self, columns: int) -> Target:
+        """Room for the columns of a product."""
+        ...
+
+    def multiply(self, x: Target) -> Tensor:
+        """Parts [parts, columns, out], to be added up in order."""
+        ...
+
+
+class PackedMatrix:
+    """Multiplies straight from 4-bit or 8-bit blocks.
+
+    Up to :data:`COLUMNS` columns a column's bits do not depend on its neighbours. More are
+    multiplied in bfloat16, with the weights unpacked for the moment.
+    """
+
+    __slots__ = ("weight",)
+
+    def __init__(self, weight: PackedWeight) -> None:
+        self.weight = weight
+
+    @property
+    def held_bytes(self) -> int:
+        return self.weight.held_bytes
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return _multiplied(self, x)
+
+    def target(self, columns: int) -> Target:
+        device = self.weight.quants.device
+        if columns > COLUMNS:
+            return wide_for(columns, self.weight.columns, device)
+        return levels_for(columns, self.weight.padded_columns, device)
+
+    def levels_apart(self, columns: int) -> Levels:
+        """Room for columns that are multiplied by different experts."""
+        device = self.weight.quants.device
+        return levels_for(columns, self.weight.padded_columns, device, apart=True)
+
+    def multiply(self, x: Target) -> Tensor:
+        if isinstance(x, Wide):
+            return _wide_product(dequantise(self.weight), x)
+        return product(self.weight, x)
+
+    def rows(self, index: Tensor) -> Tensor:
+        """Rows ``index`` of the matrix as float32 [n, in]: the look-up of a table."""
+        weight = self.weight
+        tiles = torch.div(index, ROWS, rounding_mode="floor")
+        some = PackedWeight(
+            rows=len(index) * ROWS,
+            columns=weight.columns,
+            quants=weight.quants[tiles],
+            scales=weight.scales[tiles],
+            leasts=None if weight.leasts is None else weight.leasts[tiles],
+        )
+        places = torch.arange(len(index), device=index.device) * ROWS + index % ROWS
+        return unpack(some)[places]
+
+
+class HalfMatrix:
+    """bfloat16, made of ``weight`` [out, in]. Activations are rounded to bfloat16 as well.
+
+    Frames of up to :data:`COLUMNS` columns are all multiplied at that width, so that the library
+    takes the same order of sums for each.
+    """
+
+    __slots__ = ("_weight",)
+
+    def __init__(self, weight: Tensor) -> None:
+        if weight.shape[1] % BLOCK:
+            raise ShardError(f"A bfloat16 matrix of {weight.shape[1]} columns is not computed.")
+        self._weight = weight.to(torch.bfloat16).contiguous()
+
+    @property
+    def held_bytes(self) -> int:
+        return self._weight.nbytes
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return _multiplied(self, x)
+
+    def target(self, columns: int) -> Target:
+        return wide_for(columns, self._weight.shape[1], self._weight.device)
+
+    def multiply(self, x: Target) -> Tensor:
+        if not isinstance(x, Wide):
+            raise ShardError("A bfloat16 matrix takes bfloat16 columns.")
+        return _wide_product(self._weight, x)
+
+    def rows(self, index: Tensor) -> Tensor:
+        """Rows ``index`` of the matrix as float32 [n, in]."""
+        return self._weight[index].float()
+
+
+def _multiplied(matrix: KernelMatrix, x: Tensor) -> Tensor:
+    target = matrix.target(x.shape[0])
+    fill(target, x)
+    parts = matrix.multiply(target)
+    total = parts[0]
+    for part in parts[1:]:  # one by one: torch's own sum takes an order of its own
+        total = total + part
+    return total
+
+
+def _wide_product(weight: Tensor, x: Wide) -> Tensor:
+    if weight.is_cuda:
+        result = torch.mm(x.values, weight.T, out_dtype=torch.float32)
+    else:
+        result = x.values.float() @ weight.float().T
+    return result[: x.columns].unsqueeze(0)
