@@ -134,3 +134,58 @@ def test_a_first_worker_without_a_link_is_named():
             await chain.lap(sent(), "token")
 
     run_virtual(main())
+
+
+def after_a_barrier(scenario):
+    """A chain whose barrier has just come back, and a lap behind it; what the lap gives."""
+
+    async def main():
+        chain, _ = chain_of("a")
+        barrier = chain.lap(sent(0), "prefill", is_barrier=True)
+        assert chain.take("a", back(0))
+        await barrier
+        lap = chain.lap(sent(1), "token")
+        await scenario(chain)
+        return await lap
+
+    return run_virtual(main())
+
+
+REPORT = LapFailed("device-error", "<a> reported an error.")
+
+
+def test_a_report_right_behind_a_barrier_may_be_about_a_frame_before_it():
+    async def late_report(chain):
+        chain.report(REPORT)
+        assert chain.take("a", back(1))
+
+    assert after_a_barrier(late_report) == b"\3\4"
+
+
+def test_a_report_right_behind_a_barrier_is_what_the_timeout_says():
+    async def late_report(chain):
+        chain.report(REPORT)
+
+    with pytest.raises(LapFailed, match="reported an error"):
+        after_a_barrier(late_report)
+
+
+def test_a_report_long_after_a_barrier_counts_at_once():
+    async def later(chain):
+        await asyncio.sleep(21)
+        chain.report(REPORT)
+        assert chain.in_flight == 0
+
+    with pytest.raises(LapFailed, match="reported an error"):
+        after_a_barrier(later)
+
+
+def test_a_report_about_laps_that_came_back_says_nothing_of_later_ones():
+    async def late_report(chain):
+        chain.report(REPORT)
+        chain.take("a", back(1))
+        lap = chain.lap(sent(2), "token")
+        with pytest.raises(LapFailed, match="No answer came back"):
+            await lap
+
+    after_a_barrier(late_report)

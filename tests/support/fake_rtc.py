@@ -14,6 +14,7 @@ import random
 from collections import deque
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from poolhouse_node.room.links import LinkFailed
@@ -252,7 +253,7 @@ class FakeConnection:
 
     def lose(self, reason: str, *, path_broke: bool = False) -> None:
         """The connection ends at this end, which did not ask for it."""
-        if self._lost_because is not None:
+        if self._lost_because is not None or self.owner.gone:
             return
         if self.owner.frozen:
             self.net.call_at(
@@ -269,7 +270,9 @@ class FakeConnection:
             self.owner.within(listener.closed, reason)
 
     def die(self) -> None:
-        """The engine notices that nothing comes through any more."""
+        """The engine notices that nothing comes through any more; soon the other one does."""
+        at = self.net.now() + self.net.between(ENGINE_GIVES_UP_S)
+        self.net.call_at(at, partial(self.other.lose, "The path broke.", path_broke=True))
         self.lose("The path to the other device broke.", path_broke=True)
 
     def cut(self) -> None:
@@ -296,6 +299,8 @@ class FakeDialer:
         self.on_signaling: Callable[[bool], None] = _ignore
         self.frozen = False
         """Its process is stopped: nothing comes in or goes out, and nothing is lost."""
+        self.gone = False
+        """Its process is dead."""
         self.connections: list[FakeConnection] = []
         """This device's ends, in the order they were made."""
         self.context: Context | None = None
@@ -347,6 +352,7 @@ class FakeDialer:
 
     def vanish(self, noticed_after_s: float = 0.0) -> None:
         """The process dies without a word; its peers' engines notice after a while."""
+        self.gone = True
         if self._net.devices.get(self.peer_id) is self:
             del self._net.devices[self.peer_id]
         for connection in self.connections:
@@ -457,6 +463,9 @@ class FakeNet:
 
     def call_at(self, when: float, call: Callable[..., None], *args: Any) -> None:
         self._loop.call_at(when, call, *args, context=self._context)
+
+    def between(self, bounds: tuple[float, float]) -> float:
+        return self._chance.uniform(*bounds)
 
     def loses(self) -> bool:
         return self.weather.loss > 0 and self._chance.random() < self.weather.loss

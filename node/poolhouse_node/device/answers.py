@@ -90,7 +90,12 @@ class GuestScreen:
 
     def host_lost(self) -> None:
         """Until it is back nobody knows what became of our question."""
-        self._unsure = self._mine is not None and not self._mine.done()
+        self._unsure = self.waits
+
+    @property
+    def waits(self) -> bool:
+        """A question of ours is open."""
+        return self._mine is not None and not self._mine.done()
 
     @property
     def misses_something(self) -> bool:

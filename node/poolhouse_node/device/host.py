@@ -107,12 +107,16 @@ class Host(Device):
             compute=compute,
             split=settings.split,
             redeal_after_s=settings.redeal_after_s,
+            was_dealt=memory is not None and bool(memory.seats),
             is_answering=lambda: self._is_answering,
         )
         self._answering: Answering | None = None
         self._remembered = memory
         self._expected = {seat.name for seat in memory.seats[1:]} if memory else set()
         """Devices that held layers before this host was started again, and did not come yet."""
+        self._came_while_dealing: list[Peer] = []
+        self._missed_the_deal = False
+        """One of the expected devices came while the layers were dealt without it."""
         self._remembering = Remembering(self.memory, save_memory, lambda: self._is_answering)
         self._arrivals = asyncio.Event()
 
@@ -360,15 +364,23 @@ class Host(Device):
     def dealt(self, shard: Shard) -> None:
         trunk = Trunk(shard, self._compute, self.keeper.chain)
         if self._answering is None:
+            if self._remembered is not None:
+                trunk.follow(None)
             self._answering = self._begin_to_answer(trunk)
         else:
+            trunk.follow(self._answering.trunk)
             self._answering.trunk = trunk
+        self._tell_who_came_while_dealing()
         self.say_ready()
         self.notify(RoomOnline(self.model.label, self.model.context_size))
         self._remembering.changed()
 
     def say_ready(self) -> None:
         self.broadcast(self._ready_all())
+
+    def forget_caches(self) -> None:
+        if self._answering is not None:
+            self._answering.trunk.forget()
 
     def _begin_to_answer(self, trunk: Trunk) -> Answering:
         generation = self.settings.generation
@@ -427,23 +439,46 @@ class Host(Device):
     def _welcome(self, peer: Peer, member: Member, *, is_back: bool, is_seated: bool) -> None:
         answering, layers = self._answering, self.keeper.layers_message()
         if answering is None or layers is None or self.keeper.is_dealing:
+            self._came_while_dealing.append(peer)
             self.send(peer, loading.Wait())
+        else:
+            self._say_layers(peer, layers, member, is_seated=is_seated)
+        if answering is None:
             return
-        if member.holds_layers and not is_seated:
-            self.broadcast(loading.LeftOut(out=self._left_out()))
-        self.send(peer, layers)
-        if not is_seated:
-            self._say_state(peer)
         if not is_back:
             self.send(peer, answering.history())
         for message in [*answering.so_far(), *answering.places_of(member.peer_id)]:
             self.send(peer, message)
 
+    def _say_layers(
+        self, peer: Peer, layers: loading.Layers, member: Member, *, is_seated: bool
+    ) -> None:
+        if member.holds_layers and not is_seated:
+            self.broadcast(loading.LeftOut(out=self._left_out()))
+        self.send(peer, layers)
+        if not is_seated:
+            self._say_state(peer)
+
+    def _tell_who_came_while_dealing(self) -> None:
+        """They may hold layers of an earlier deal; and who was waited for gets a deal after all."""
+        came, self._came_while_dealing = self._came_while_dealing, []
+        layers = self.keeper.layers_message()
+        for peer in came:
+            if layers is not None and self.admitted_peer(peer.link.peer_id) is peer:
+                self.send(peer, layers)
+        if self._missed_the_deal:
+            self._missed_the_deal = False
+            self.keeper.deal_soon()
+
     def _maybe_expected(self, member: Member, *, has_its_seat: bool) -> None:
         """A device of a resumed room that came too late for its deal gets another one."""
         was_expected = member.name in self._expected
         self._expected.discard(member.name)
-        if was_expected and self.is_online and not has_its_seat and member.holds_layers:
+        if not was_expected or has_its_seat or not member.holds_layers:
+            return
+        if self.keeper.is_dealing:
+            self._missed_the_deal = True
+        elif self.is_online:
             self.keeper.deal_soon()
 
     def _say_state(self, peer: Peer) -> None:

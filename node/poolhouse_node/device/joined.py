@@ -202,6 +202,10 @@ class JoinedDevice(Device):
             raise AskFailed(self._over.result().why)
         if not text.strip():  # a host ignores it
             raise AskFailed("The question is empty.")
+        if not self._inside.is_set():
+            raise AskFailed("The link to the host is gone; ask again when it is back.")
+        if self.screen.waits:  # the host's messages do not say which of two they are about
+            raise AskFailed("Your question before this one is not answered yet.")
         text = text[:TEXT_CHARACTERS_MAX]
         answer = self.screen.expect(text)
         self._tell_host(Ask(text=text))

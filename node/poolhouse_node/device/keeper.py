@@ -94,6 +94,10 @@ class Room(Protocol):
         """``ai-ready-all`` to everyone."""
         ...
 
+    def forget_caches(self) -> None:
+        """What the devices' caches hold is unknown, also when no lap was in flight."""
+        ...
+
 
 class ChainKeeper:
     """Deals the layers and brings the chain together again when a device or a link is lost.
@@ -111,6 +115,7 @@ class ChainKeeper:
         compute: Compute,
         split: Sequence[int] | None,
         redeal_after_s: float | None,
+        was_dealt: bool,
         is_answering: Callable[[], bool],
     ) -> None:
         self._room, self._model, self._loader, self._compute = room, model, loader, compute
@@ -131,6 +136,8 @@ class ChainKeeper:
         """The last deal, under way or done."""
         self._is_dealing = False
         self._is_online = False
+        self._was_dealt = was_dealt
+        """Also by a host before this process: a split may name more devices than are left."""
         self._needs_deal = False
         """The last deal failed: seats that fill again do not help."""
         self._wants_deal = False
@@ -209,6 +216,7 @@ class ChainKeeper:
         if self.seats.missing:  # between the last one's word and now
             raise StartError(f"{self.seats.missing[0].name} left while the model was loading.")
         self._needs_deal, self._is_online, self.degraded = False, True, None
+        self._was_dealt = True
         self._broken_at = None
         for seat in self.seats:
             seat.is_ready = True
@@ -219,7 +227,7 @@ class ChainKeeper:
         return Start(
             self._model,
             members,
-            make_deal(self._model, members, self._split, is_again=self._is_online),
+            make_deal(self._model, members, self._split, is_again=self._was_dealt),
             self._loader,
             self._compute,
             room.tell,
@@ -430,6 +438,7 @@ class ChainKeeper:
     def _break(self, what: str) -> None:
         """Laps in flight fail; what the caches hold is unknown until the chain is whole again."""
         self.chain.break_off(LapFailed("left", f"{what}, so the answer could not go on."))
+        self._room.forget_caches()
         if self._is_online and self._broken_at is None:
             self._broken_at = asyncio.get_running_loop().time()
         self._changed.set()

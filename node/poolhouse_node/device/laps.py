@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkerChain"]
 
+REPORT_LATE_S = 20.0
+"""A message that is on its way for longer came over a link that is dead (liveness, section 5)."""
 _SENT_AS = {Kind.HIDDENRET: Kind.HIDDEN, Kind.HIDDENRET_B: Kind.HIDDEN_B}
 
 
@@ -43,8 +46,11 @@ class WorkerChain:
     _broken: LapFailed | None = None
     _barrier: tuple[Kind, int] | None = None
     """The lap behind which every frame of failed laps has left the chain."""
+    _barrier_back_at: float = -math.inf
     _reported: LapFailed | None = None
-    """What a worker said of a frame while the barrier was under way."""
+    """What a worker said of a frame that may have been one of a failed lap."""
+    _doubted: set[tuple[Kind, int]] = field(default_factory=set)
+    """Laps that were in flight then: when all come back, it was not about them."""
 
     @property
     def is_empty(self) -> bool:
@@ -78,7 +84,8 @@ class WorkerChain:
         timer = loop.call_later(timeout_s, self._time_out, key, timeout_s)
         self._open[key] = _OpenLap(frame.columns, returned, loop.time(), kind, timer)
         if is_barrier:
-            self._barrier, self._reported = key, None
+            self._barrier = key
+            self._forget_report()
         link.send_frame(frame)
         return returned
 
@@ -93,7 +100,10 @@ class WorkerChain:
             return False  # of an answer that failed
         del self._open[key]
         if key == self._barrier:
-            self._barrier = None
+            self._barrier, self._barrier_back_at = None, asyncio.get_running_loop().time()
+        self._doubted.discard(key)
+        if not self._doubted:
+            self._forget_report()
         lap.timer.cancel()
         if lap.kind != "prefill":
             self.statistics.add(asyncio.get_running_loop().time() - lap.sent_at)
@@ -105,6 +115,7 @@ class WorkerChain:
         """Fail every lap in flight with ``error``."""
         laps, self._open = list(self._open.values()), {}
         self._barrier = None
+        self._forget_report()
         for lap in laps:
             lap.timer.cancel()
             if not lap.returned.done():
@@ -114,12 +125,14 @@ class WorkerChain:
         """A worker could not run a frame.
 
         While a barrier is under way that may have been a frame of a failed lap, which a device
-        that lost its state cannot run: the barrier's own timeout tells.
+        that lost its state cannot run; and for a moment after it, as messages and frames do not
+        wait for each other. Then the timeout of the laps in flight tells.
         """
-        if self._barrier is None:
+        now = asyncio.get_running_loop().time()
+        if self._barrier is None and now - self._barrier_back_at > REPORT_LATE_S:
             self.fail(error)
         else:
-            self._reported = error
+            self._reported, self._doubted = error, set(self._open)
 
     def break_off(self, error: LapFailed) -> None:
         """The chain is not whole any more: laps fail with ``error`` until the next deal."""
@@ -132,12 +145,15 @@ class WorkerChain:
         return len(self._open)
 
     def _time_out(self, key: tuple[Kind, int], timeout_s: float) -> None:
-        if key == self._barrier and self._reported is not None:
+        if key in self._doubted and self._reported is not None:
             self.fail(self._reported)
         elif key in self._open:
             names = ", ".join(self.name_of(worker) for worker in self.workers)
             sentence = f"No answer came back through the chain ({names}) within {timeout_s:.0f} s."
             self.fail(LapFailed("timeout", sentence))
+
+    def _forget_report(self) -> None:
+        self._reported, self._doubted = None, set()
 
     def _unreachable(self, worker: str) -> LapFailed:
         return LapFailed("left", f"The link to {self.name_of(worker)} is gone.")

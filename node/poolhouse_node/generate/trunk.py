@@ -42,7 +42,7 @@ class Trunk:
     """Waits for the next frame (generation, section 10)."""
     _suspect: bool = False
     """Frames of a failed answer may still be in the chain."""
-    _firsts: deque[tuple[Kind, int]] = field(default_factory=lambda: deque(maxlen=3))
+    firsts: deque[tuple[Kind, int]] = field(default_factory=lambda: deque(maxlen=3))
     """Kind and columns of the last frames that were sent at position 0."""
 
     @property
@@ -55,6 +55,15 @@ class Trunk:
         self.fed = None
         self._control = Control.NONE
         self._suspect = not self.chain.is_empty
+
+    def follow(self, former: Trunk | None) -> None:
+        """This is not the first deal: frames of the ones before may still be in the chain.
+
+        ``former`` is the trunk until now; ``None`` when another process was the host.
+        """
+        self._suspect = not self.chain.is_empty
+        if former is not None:
+            self.firsts.extend(former.firsts)
 
     async def prefill(
         self,
@@ -115,7 +124,7 @@ class Trunk:
         return top
 
     async def _pass_solo(self, ids: Sequence[int], candidates: int) -> TopLogits:
-        position, shard = self.position, self.shard
+        position, shard = len(self._fed()), self.shard
 
         def forward() -> TopLogits:
             hidden = shard.run(shard.embed(ids), position)
@@ -156,7 +165,7 @@ class Trunk:
         by kind, position and columns only: those of this one were not used lately.
         """
         widths = [(Kind.HIDDEN_B, columns) for columns in (1, 2, 3) if columns <= len(ids)]
-        unused = (key for key in [*widths, (Kind.HIDDEN, 1)] if key not in self._firsts)
+        unused = (key for key in [*widths, (Kind.HIDDEN, 1)] if key not in self.firsts)
         kind, columns = next(unused, (Kind.HIDDEN, 1))
         lap = await self._send(ids[:columns], kind, "prefill", is_barrier=True)
         returned = await lap
@@ -167,7 +176,7 @@ class Trunk:
         self, ids: Sequence[int], kind: Kind, lap_kind: LapKind, *, is_barrier: bool = False
     ) -> Awaitable[bytes]:
         """The host's own layers over ``ids``, and the frame sent; the lap is still open."""
-        position, shard = self.position, self.shard
+        position, shard = len(self._fed()), self.shard
         packed: Packed = await self.compute.run(
             lambda: shard.pack(shard.run(shard.embed(ids), position))
         )
@@ -176,7 +185,7 @@ class Trunk:
         frame = Frame(kind, position, len(ids), packed.data, control=self._control)
         self._control = Control.NONE
         if position == 0:
-            self._firsts.append((kind, len(ids)))
+            self.firsts.append((kind, len(ids)))
         returned = self.chain.lap(frame, lap_kind, is_barrier=is_barrier)
         self._fed().extend(ids)
         return returned

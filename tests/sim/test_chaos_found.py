@@ -1,0 +1,62 @@
+"""Troubles that once went wrong in a simulated room, each with the seed's plan made small."""
+
+import pytest
+
+from tests.support.chaos import run_plan
+from tests.support.chaos_plan import Plan, Trouble
+
+FACTS = {
+    "seed": 0,
+    "workers": 2,
+    "guests": 1,
+    "split": (4, 4, 4),
+    "weather": "calm",
+    "redeal_after_s": 60.0,
+    "max_tokens": 20,
+    "compute_s": 0.02,
+    "associations": 1,
+}
+
+FOUND = {
+    "a device asks again before its first question is answered": (
+        {"compute_s": 0.1},
+        Trouble(1, "ask", "guest-1"),
+        Trouble(1.1, "ask", "guest-1"),
+    ),
+    "a device asks while its host is away": (
+        {"seed": 1},
+        Trouble(1, "host killed", "host", for_s=12),
+        Trouble(9, "ask", "worker-1"),
+    ),
+    "a link breaks and is mended between two questions": (
+        {},
+        Trouble(1, "ask", "host"),
+        Trouble(10, "link loss", "host", "worker-1"),
+        Trouble(30, "ask", "host"),
+    ),
+    "a worker is started again between two questions": (
+        {},
+        Trouble(1, "ask", "guest-1"),
+        Trouble(10, "kill", "worker-2", for_s=2),
+        Trouble(40, "ask", "guest-1"),
+    ),
+    "a host comes back with a split for a device that does not": (
+        {"guests": 0},
+        Trouble(1, "kill", "worker-2", for_s=None),
+        Trouble(3, "host killed", "host", for_s=3),
+        Trouble(45, "ask", "worker-1"),
+    ),
+    "a device comes back while the layers are dealt without it": (
+        {"workers": 3, "split": None, "redeal_after_s": 20.0},
+        Trouble(0.5, "freeze", "worker-2", for_s=36.5),
+    ),
+}
+
+
+@pytest.mark.parametrize("found", list(FOUND))
+def test_what_once_went_wrong(found):
+    facts, *troubles = FOUND[found]
+    report = run_plan(Plan(**(FACTS | facts), troubles=tuple(troubles)))
+    assert not report.wrong, str(report)
+    may_be_refused = found.startswith("a device asks")
+    assert report.well + may_be_refused >= report.asked, str(report)
