@@ -48,7 +48,7 @@ class TensorLoader:
         watch: LoadWatch,
     ) -> None:
         self._file = file
-        self._device = device
+        self.device = device
         self._watch = watch
         self._done_bytes = 0
         self._total_bytes = sum(self._size_bytes(name) for name in names)
@@ -68,7 +68,7 @@ class TensorLoader:
                 f"The tensor {name} of the model file has the shape {list(info.shape)}; "
                 f"{list(shape)} fits the rest of the file."
             )
-        values = dequantise(self._file.tensor_data(name), info.type, shape).to(self._device)
+        values = dequantise(self._file.tensor_data(name), info.type, shape).to(self.device)
         self._done_bytes += size_bytes
         self._watch.progress(self._done_bytes / max(1, self._total_bytes))
         return values
