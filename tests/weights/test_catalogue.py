@@ -5,11 +5,13 @@ import re
 import pytest
 
 from poolhouse_node.weights.catalogue import CATALOGUE, find_model
-from poolhouse_node.weights.errors import GgufError, UnknownModel
+from poolhouse_node.weights.errors import ModelFileError, UnknownModel
 from poolhouse_node.weights.facts import read_facts
 from poolhouse_node.weights.gguf import open_gguf
 from tests.support.gguf_writer import GgufWriter, TinyLlama
 from tests.support.model import needs_model, smollm2_path
+from tests.support.model_maker import ModelMaker
+from tests.support.model_shapes import SMALL_SHAPES
 
 
 @pytest.mark.parametrize("model", CATALOGUE.values(), ids=CATALOGUE)
@@ -91,11 +93,30 @@ def test_facts_of_a_tiny_model(tmp_path, tied):
     assert facts.sizes.output == (0 if tied else table)
 
 
+@pytest.mark.parametrize("name", ["qwen35", "qwen35moe"])
+def test_facts_of_a_hybrid_model(tmp_path, name):
+    """Dealing, section 1: the mean of one round of layers; the draft block is none of them."""
+    maker = ModelMaker(SMALL_SHAPES[name])
+    path = maker.write_gguf(tmp_path / "hybrid.gguf")
+    with open_gguf(path) as file:
+        facts = read_facts(file)
+
+    def layer_bytes(layer):
+        return sum(len(maker.raw(f"blk.{layer}.{n}")) for n in maker.shape.layer_tensors(layer))
+
+    table = len(maker.raw("token_embd.weight"))
+    assert (facts.layers, facts.width) == (8, 64)
+    assert facts.sizes.layer == sum(layer_bytes(layer) for layer in range(4)) // 4
+    assert facts.sizes.kv_position == 2 * 2 * 32 * 4 // 4
+    assert facts.sizes.draft_block == layer_bytes(8)
+    assert facts.host_bytes == 3 * table + layer_bytes(8)
+
+
 def test_a_file_without_layers_is_no_language_model(tmp_path):
     writer = GgufWriter({"general.architecture": "clip", "clip.block_count": 0})
     with (
         open_gguf(writer.write(tmp_path / "x.gguf")) as file,
-        pytest.raises(GgufError, match="no language model"),
+        pytest.raises(ModelFileError, match="no language model"),
     ):
         read_facts(file)
 

@@ -152,6 +152,7 @@ _MODELS = (
             ),
         ),
         side_files=_side_files("Qwen/Qwen3-0.6B"),
+        computable=True,
     ),
     Model(
         key="qwen3-1.7b",
@@ -172,6 +173,7 @@ _MODELS = (
         context=Context(default=16384, most=16384, fallback=8192, fixed=False),
         sizes=DealSizes(53_494_784, 8192, None, 330_612_736, 0, 0),
         in_picker=True,
+        computable=True,
     ),
     Model(
         key="qwen3-4b",
@@ -189,6 +191,7 @@ _MODELS = (
             ),
         ),
         side_files=_side_files("Qwen/Qwen3-4B"),
+        computable=True,
     ),
     Model(
         key="qwen3.8-27b",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from poolhouse_node.weights.errors import GgufError
+from poolhouse_node.weights.errors import ModelFileError
 from poolhouse_node.weights.sizes import DealSizes
 
 if TYPE_CHECKING:
@@ -42,13 +42,16 @@ class ModelFacts:
 
 
 def read_facts(file: GgufFile) -> ModelFacts:
-    """Facts of a dense model. Raises :class:`GgufError` when the header lacks one."""
+    """Facts of a model. Raises :class:`ModelFileError` when the header lacks one."""
     architecture = file.architecture
-    layers = file.integer(f"{architecture}.block_count")
+    draft_blocks = file.integer(f"{architecture}.nextn_predict_layers", 0)
+    layers = file.integer(f"{architecture}.block_count") - draft_blocks
     embedding = file.tensors.get(_EMBEDDING)
     if layers < 1 or embedding is None or len(embedding.shape) != 2:
-        raise GgufError(f"{file.path.name} has no layers or no embedding: it is no language model.")
+        sentence = f"{file.path.name} has no layers or no embedding: it is no language model."
+        raise ModelFileError(sentence)
     output = file.tensors.get(_OUTPUT)
+    interval = _attention_interval(file, architecture)
     return ModelFacts(
         architecture=architecture,
         name=file.text("general.name", ""),
@@ -57,17 +60,28 @@ def read_facts(file: GgufFile) -> ModelFacts:
         vocabulary_size=embedding.shape[0],
         trained_context=file.integer(f"{architecture}.context_length", 0),
         sizes=DealSizes(
-            layer=_layer_size(file, 0),
-            kv_position=2 * _kv_width(file, architecture) * _BYTES_PER_VALUE,
+            layer=_mean_layer_bytes(file, min(interval, layers)),
+            kv_position=2 * _kv_width(file, architecture) * _BYTES_PER_VALUE // interval,
             kv_position_q8=None,
             embedding=embedding.size_bytes,
             output=output.size_bytes if output else 0,
-            draft_block=0,
+            draft_block=_layer_bytes(file, layers) if draft_blocks else 0,
         ),
     )
 
 
-def _layer_size(file: GgufFile, layer: int) -> int:
+def _attention_interval(file: GgufFile, architecture: str) -> int:
+    """Hybrid models attend in one layer of so many; others in every one."""
+    hybrid = f"{architecture}.ssm.state_size" in file.metadata
+    return max(1, file.integer(f"{architecture}.full_attention_interval", 4)) if hybrid else 1
+
+
+def _mean_layer_bytes(file: GgufFile, layers: int) -> int:
+    """Of the first ``layers``: those of a hybrid model take turns, so one is not like another."""
+    return sum(_layer_bytes(file, layer) for layer in range(layers)) // layers
+
+
+def _layer_bytes(file: GgufFile, layer: int) -> int:
     prefix = f"blk.{layer}."
     return sum(info.size_bytes for name, info in file.tensors.items() if name.startswith(prefix))
 
@@ -75,7 +89,7 @@ def _layer_size(file: GgufFile, layer: int) -> int:
 def _kv_width(file: GgufFile, architecture: str) -> int:
     heads = file.integer(f"{architecture}.attention.head_count")
     if heads < 1:
-        raise GgufError(f"{file.path.name} says it has no attention heads.")
+        raise ModelFileError(f"{file.path.name} says it has no attention heads.")
     kv_heads = file.integer(f"{architecture}.attention.head_count_kv", heads)
     head_size = file.integer(f"{architecture}.embedding_length") // heads
     return kv_heads * file.integer(f"{architecture}.attention.key_length", head_size)
