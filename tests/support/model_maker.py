@@ -64,16 +64,19 @@ class ModelMaker:
             writer.tensors[name] = (self.kind(name), shapes[name], self.raw(name).tobytes())
         return writer
 
+    def header(self) -> bytes:
+        """Everything before the data of tensors."""
+        shapes = self.shape.tensors()
+        places = {n: (self.kind(n), shapes[n], self._size_bytes(n)) for n in shapes}
+        return GgufWriter(metadata=dict(self.shape.metadata())).header(places)
+
     def write_gguf(self, path: Path) -> Path:
         """Streamed: one tensor at a time is in memory."""
-        shapes = self.shape.tensors()
-        writer = GgufWriter(metadata=dict(self.shape.metadata()))
-        sizes = {name: self._size_bytes(name) for name in shapes}
         with path.open("wb") as file:
-            file.write(writer.header({n: (self.kind(n), shapes[n], sizes[n]) for n in shapes}))
-            for name in shapes:
+            file.write(self.header())
+            for name in self.shape.tensors():
                 file.write(self.raw(name).data)
-                file.write(bytes(-sizes[name] % writer.alignment))
+                file.write(bytes(-self._size_bytes(name) % 32))
         return path
 
     def write_split(self, folder: Path, parts: int) -> Path:

@@ -1,6 +1,7 @@
 """Shapes of models for :mod:`tests.support.model_maker`: small ones, and the catalogue's."""
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 from poolhouse_node.weights.ggml_types import GgmlType
 
@@ -100,13 +101,7 @@ class ModelShape:
 
     def tensors(self) -> Shapes:
         """Every tensor of the file, in its order."""
-        shapes: Shapes = {"token_embd.weight": (self.vocabulary_size, self.width)}
-        for layer in range(self.layers + self.draft_blocks):
-            shapes |= {f"blk.{layer}.{name}": s for name, s in self.layer_tensors(layer).items()}
-        shapes["output_norm.weight"] = (self.width,)
-        if not self.tied:
-            shapes["output.weight"] = (self.vocabulary_size, self.width)
-        return shapes
+        return _tensors(self)
 
     def layer_tensors(self, layer: int) -> Shapes:
         second_norm = "post_attention_norm" if self.hybrid else "ffn_norm"
@@ -171,6 +166,17 @@ class ModelShape:
             "nextn.hnorm.weight": (self.width,),
             "nextn.shared_head_norm.weight": (self.width,),
         }
+
+
+@cache
+def _tensors(shape: ModelShape) -> Shapes:
+    shapes: Shapes = {"token_embd.weight": (shape.vocabulary_size, shape.width)}
+    for layer in range(shape.layers + shape.draft_blocks):
+        shapes |= {f"blk.{layer}.{name}": s for name, s in shape.layer_tensors(layer).items()}
+    shapes["output_norm.weight"] = (shape.width,)
+    if not shape.tied:
+        shapes["output.weight"] = (shape.vocabulary_size, shape.width)
+    return shapes
 
 
 _EXPERTS = {"experts": 8, "experts_used": 3, "expert_width": 32, "shared_width": 64}
