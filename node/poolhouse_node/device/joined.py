@@ -29,7 +29,7 @@ from poolhouse_node.room.asks import TEXT_CHARACTERS_MAX
 from poolhouse_node.room.joining import Joiner
 from poolhouse_node.room.links import LinkFailed
 from poolhouse_node.room.pledge import count_gb
-from poolhouse_node.room.roster import Member, Roster, clean_meta, clean_name
+from poolhouse_node.room.roster import Member, Roster, clean_meta, clean_name, renamed
 from poolhouse_node.room.shares import comes_before, read_layers
 from poolhouse_node.room.versions import PROTOCOL, advice_for_us
 from poolhouse_node.wire.messages import loading
@@ -404,8 +404,8 @@ class JoinedDevice(Device):
             name = clean_name(entry.name, entry.id)
             member = Member(entry.id, name, clean_meta(entry.meta, on_host=False), bool(entry.a))
             self.roster.members[entry.id] = member
-        if self.network.peer_id in self.roster.members:
-            self.name = self.roster.name_of(self.network.peer_id)
+        given = renamed(message.members, self.network.peer_id, self.name, from_host=True)
+        self.name = given or self.name
         self.network.mesh.proves = self.roster.proves
         self._neighbours.roster_changed()
 
