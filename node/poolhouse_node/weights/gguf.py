@@ -111,7 +111,8 @@ class GgufFile:
 def open_gguf(path: Path) -> GgufFile:
     """Map a file and read its header; of a model in several files, ``path`` is the first.
 
-    Raises :class:`GgufError` when one cannot be opened or is not a sound GGUF file.
+    Raises :class:`ModelFileError` (nearly always :class:`GgufError`) when one cannot be opened or
+    is not a sound GGUF file.
     """
     with contextlib.ExitStack() as opened:
         maps = [opened.enter_context(map_file(path, GgufError))]

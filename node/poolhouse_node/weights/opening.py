@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from poolhouse_node.weights.gguf import open_gguf
-from poolhouse_node.weights.safetensors import open_safetensors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,4 +19,9 @@ def open_weights(path: Path) -> GgufFile:
 
     Raises :class:`~poolhouse_node.weights.errors.ModelFileError` with a sentence.
     """
-    return open_safetensors(path) if path.suffix == ".safetensors" else open_gguf(path)
+    if path.suffix != ".safetensors":
+        return open_gguf(path)
+    # Late: a GGUF needs nothing besides numpy, and computes where nothing else is installed.
+    from poolhouse_node.weights.safetensors import open_safetensors
+
+    return open_safetensors(path)
