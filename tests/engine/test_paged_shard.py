@@ -293,6 +293,24 @@ def test_the_bits_do_not_depend_on_what_lay_in_memory(make):
     shard.close()
 
 
+@pytest.mark.parametrize("poison", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("column", [0, 2])
+def test_what_is_not_finite_is_told_and_gone_after_a_reset(make, poison, column):
+    """Frames that hold any may not be sent, logits of them not be drawn from (generation, 5)."""
+    shard = make()
+    wanted = feed(shard, [5], 1)
+    hidden = shard.embed(ids_of(2, 3)).clone()
+    hidden[column, 7] = poison
+    hidden = shard.run(hidden, shard.position)
+    packed = shard.pack(hidden)
+    assert not packed.sendable
+    assert not packed.amax < float("inf")
+    assert not shard.head(hidden, 2).finite
+    shard.reset()
+    assert torch.equal(feed(shard, [5], 1), wanted)
+    shard.close()
+
+
 def test_a_failed_frame_of_recurrent_layers_must_be_reset(make):
     shard = make()
     feed(shard, [4], 1)
