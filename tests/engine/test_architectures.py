@@ -17,6 +17,7 @@ from tests.support.dense_pass import DenseState
 from tests.support.model_maker import ModelMaker
 from tests.support.model_reference import reference_logits
 from tests.support.model_shapes import SMALL_SHAPES
+from tests.support.random_blocks import BLOCK_TYPES
 
 # Acceptance asks for 1e-3; what is seen is 1e-5 (logits are about 3), a little more where
 # experts are nearly tied.
@@ -86,6 +87,12 @@ def test_prefill_in_one_frame(loaded, name):
     reference = reference_logits(SHAPES[name], IDS)
     assert np.abs(logits - reference).max() < TOLERANCE
     assert reference.std() > 0.3
+
+
+def test_models_of_every_type_hold_every_type():
+    for name in ("qwen35 of every type", "qwen35moe of every type"):
+        maker = ModelMaker(SHAPES[name])
+        assert {maker.kind(tensor) for tensor in maker.shape.tensors()} == set(BLOCK_TYPES)
 
 
 @pytest.mark.parametrize("step", [1, 3, 16, 64, 100])
