@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 
 from poolhouse_node.engine.kernels.language import put_blocks
+from poolhouse_node.engine.kernels.launch import EXACT
 from poolhouse_node.engine.kernels.packing import BLOCK
 
 if TYPE_CHECKING:
@@ -78,9 +79,9 @@ def levels_for(columns: int, values: int, device: torch.device, *, apart: bool =
 def wide_for(columns: int, values: int, device: torch.device) -> Wide:
     """Room for columns; never less than :data:`COLUMNS` rows, so that a product of a narrow frame
     has the shape of that of a wide one and so its order of sums."""
+    # What lies in rows that are not used changes no other row of the product.
     shape = (max(columns, COLUMNS), values)
-    make = torch.zeros if columns < COLUMNS else torch.empty
-    return Wide(columns, make(shape, dtype=torch.bfloat16, device=device))
+    return Wide(columns, torch.empty(shape, dtype=torch.bfloat16, device=device))
 
 
 def target_arguments(target: Target) -> dict[str, Any]:
@@ -141,4 +142,4 @@ def fill(target: Target, x: Tensor) -> None:
     """Put columns ``x`` [columns, n] float32 into ``target``; what it has more is zero."""
     arguments, span = target_arguments(target), 16
     grid = (triton.cdiv(arguments["blocks"], span), x.shape[0])
-    _fill[grid](x.contiguous(), x.shape[1], **arguments, SPAN=span)
+    _fill[grid](x.contiguous(), x.shape[1], **arguments, SPAN=span, **EXACT)

@@ -16,6 +16,7 @@ import triton.language as tl
 
 from poolhouse_node.engine.kernels.activations import target_arguments
 from poolhouse_node.engine.kernels.language import load_parts, put_blocks, sigmoid
+from poolhouse_node.engine.kernels.launch import EXACT
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -151,6 +152,7 @@ def write_heads(
         ROTATED=angles.rotated,
         QUERY_STEP=sizes.head_size * (2 if sizes.gated else 1),
         BLOCK_ROWS=rows.keys.shape[1],
+        **EXACT,
         num_warps=1,
     )
     return queries
@@ -301,6 +303,7 @@ def attend(
         BLOCK_ROWS=rows.keys.shape[1],
         SPLITS=_SPLITS,
         TILE=_TILE_ROWS,
+        **EXACT,
         num_warps=4,
     )
     return mixed, peaks, totals
@@ -329,5 +332,6 @@ def finish_heads(
         SIZE=size,
         SPLITS=_SPLITS,
         HAS_GATES=sizes.gated,
+        **EXACT,
         num_warps=4,
     )

@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 
 from poolhouse_node.engine.kernels.language import load_parts, sigmoid, silu
+from poolhouse_node.engine.kernels.launch import EXACT
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -82,6 +83,7 @@ def convolve(net: DeltaNet, inputs: Tensor, window: Tensor) -> Tensor:
         PARTS=parts,
         TAPS=sizes.taps,
         SIZE=sizes.size,
+        **EXACT,
         num_warps=1,
     )
     return out
@@ -232,6 +234,7 @@ def recur(
         VALUES=values,
         KEEPS=kept is not None,
         SHARE=triton.next_power_of_2(triton.cdiv(sizes.channels, spans * sizes.value_heads)),
+        **EXACT,
         num_warps=1,
     )
     return answers

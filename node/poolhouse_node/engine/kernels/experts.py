@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 
 from poolhouse_node.engine.kernels.language import sigmoid
+from poolhouse_node.engine.kernels.launch import EXACT
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,7 +51,7 @@ def router_scores(x: Tensor, weight: Tensor) -> Tensor:
     rows = weight.shape[0]
     out = torch.empty(n, rows, device=x.device)
     span = min(_COLUMN_SPAN, triton.next_power_of_2(length))
-    _router_scores[(rows, n)](x, weight, out, length, rows, SPAN=span, num_warps=4)
+    _router_scores[(rows, n)](x, weight, out, length, rows, SPAN=span, num_warps=4, **EXACT)
     return out
 
 
@@ -119,6 +120,7 @@ def choose(
         RANKS=triton.next_power_of_2(jobs),
         HAS_SHARED=shared,
         NORMALISED=normalised,
+        **EXACT,
         num_warps=1,
     )
     return chosen, weights
@@ -149,6 +151,6 @@ def mix(outputs: Tensor, weights: Tensor) -> Tensor:
     length = outputs.shape[1]
     out = torch.empty(n, length, device=outputs.device)
     _mix[(triton.cdiv(length, 256), n)](
-        outputs, weights, out, length, JOBS=jobs, SPAN=256, num_warps=1
+        outputs, weights, out, length, JOBS=jobs, SPAN=256, num_warps=1, **EXACT
     )
     return out

@@ -53,7 +53,8 @@ def quantise(x):
     """
     scale = tl.max(tl.abs(x), axis=1) / 127.0
     # A NaN is never the largest, so it is put into the scale by hand: it must not get lost.
-    scale = tl.where(tl.sum(x - x, axis=1) == 0.0, scale, float("nan"))
+    # (Not by x - x: with the product that x may come from, that is fused and then not zero.)
+    scale = tl.where(tl.sum(x * 0.0, axis=1) == 0.0, scale, float("nan"))
     scaled = x * (1.0 / tl.maximum(scale, 1e-30))[:, None]
     first = round_even(scaled)
     second = round_even((scaled - first) * 254.0)

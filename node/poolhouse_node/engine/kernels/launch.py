@@ -7,7 +7,14 @@ import functools
 import torch
 import triton
 
-__all__ = ["inline_assembly", "interpreted"]
+__all__ = ["EXACT", "inline_assembly", "interpreted"]
+
+EXACT = {"enable_fp_fusion": False}
+"""Launch options of every kernel whose results must not depend on how many columns there are.
+
+Where a product and a sum may be fused, a compiler chooses which of them, and chooses anew for each
+specialisation of a kernel. Fused operations are written as such instead.
+"""
 
 
 def interpreted() -> bool:

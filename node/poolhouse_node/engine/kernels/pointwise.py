@@ -9,6 +9,7 @@ import triton.language as tl
 
 from poolhouse_node.engine.kernels.activations import target_arguments
 from poolhouse_node.engine.kernels.language import load_parts, put_blocks, silu
+from poolhouse_node.engine.kernels.launch import EXACT
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,6 +85,7 @@ def add_norm(
         HAS_NORMED=normed is not None,
         SPAN=span,
         # Eight values a thread and a load: few rounds, for a single program has all the work.
+        **EXACT,
         num_warps=min(16, max(1, span // 8)),
     )
 
@@ -133,7 +135,7 @@ def gate_up(x: Tensor, target: Target) -> None:
     parts, n, double = x.shape
     arguments, span = target_arguments(target), 16
     _gate_up[(triton.cdiv(arguments["blocks"], span), n)](
-        x, double // 2, n * double, **arguments, PARTS=parts, SPAN=span, num_warps=4
+        x, double // 2, n * double, **arguments, PARTS=parts, SPAN=span, num_warps=4, **EXACT
     )
 
 
@@ -203,6 +205,7 @@ def gate_heads(
         **target_arguments(target),
         PARTS=parts,
         SIZE=size,
+        **EXACT,
         num_warps=1,
     )
 

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from poolhouse_node.engine.kernels.language import high_nibbles, low_nibbles
-from poolhouse_node.engine.kernels.launch import inline_assembly
+from poolhouse_node.engine.kernels.launch import EXACT, inline_assembly
 from poolhouse_node.engine.kernels.packing import BLOCK, ROWS
 from poolhouse_node.shard import ShardError
 
@@ -103,12 +103,14 @@ def _product(
             column_at = block[:, None] * WIDTH + column[None, :]
             factor = tl.load(factors + column_at, mask=used[None, :], other=0.0)
             exact = tl.dot(weights, x, out_dtype=tl.int32)
-            sums_by_run += exact.to(tl.float32) * (scale[:, :, None] * factor[:, None, :])
+            both = scale[:, :, None] * factor[:, None, :]
+            sums_by_run = tl.fma(exact.to(tl.float32), both, sums_by_run)
             if HAS_LEASTS:
                 least = tl.load(leasts + factor_at).to(tl.float32)
                 total = tl.load(sums + column_at, mask=used[None, :], other=0.0)
                 # Levels are 8 less than the format's, and here 16 times themselves.
-                sums_by_run += ((least + 8.0 * scale) * 16.0)[:, :, None] * total[:, None, :]
+                offset = (least + 8.0 * scale) * 16.0
+                sums_by_run += offset[:, :, None] * total[:, None, :]
     by_level = tl.reshape(tl.sum(sums_by_run, axis=0), (16 * TILES, WIDTH // 2, 2))
     result = tl.sum(by_level, axis=2)
     if HALVES == 2:
@@ -187,5 +189,6 @@ def _launch(
         TILES=tiles,
         STAGES=stages,
         # One warp: sums over runs stay within it, in the same order for every width.
+        **EXACT,
         num_warps=1,
     )
