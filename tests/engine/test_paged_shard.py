@@ -1,5 +1,6 @@
 """Shards over pages: saved or not, alone or beside others, the bits are the same."""
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
@@ -357,6 +358,16 @@ class TestSharing:
         third = make(shelf)
         assert third._part is not part
         third.close()
+
+    def test_rooms_in_threads_of_their_own_take_turns(self, make):
+        rooms, alone = [make() for _ in range(2)], [make() for _ in range(2)]
+        frames = [3, 1, 5, 1, 1, 7, 2] * 3
+        wanted = [feed(shard, frames, seed) for seed, shard in enumerate(alone)]
+        with ThreadPoolExecutor(2) as threads:
+            got = list(threads.map(feed, rooms, [frames] * 2, range(2)))
+        assert all(torch.equal(a, b) for a, b in zip(got, wanted, strict=True))
+        for each in (*rooms, *alone):
+            each.close()
 
     def test_other_contexts_have_parts_of_their_own(self, make):
         shelf = PartShelf()
