@@ -2,7 +2,7 @@
 
 import pytest
 
-from poolhouse_node.device import entrance, keeper
+from poolhouse_node.device import entrance, keeper, orders
 from poolhouse_node.room import laps, liveness, mesh, returning, roster
 from poolhouse_node.room.liveness import (
     AnswerWatch,
@@ -124,7 +124,7 @@ def test_the_numbers_are_those_of_the_protocol():
         "lap_verify_or_prefill_ms": laps.UNMEASURED_S["prefill"],
         "rejoin_grace_ms": keeper.REDEAL_AFTER_S,
         "recover_max_ms": keeper.WHOLE_WAIT_S,
-        "relink_wait_ms": keeper.RELINK_WAIT_S,
+        "relink_wait_ms": orders.RELINK_WAIT_S,
         "link_silent_ms": returning.LINK_STALE_S,
         "knock_ms": returning.KNOCK_S,
         "host_wait_ms": returning.KNOCKING_S,

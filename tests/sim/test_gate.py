@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from poolhouse_node.device.answers import AskFailed
 from poolhouse_node.device.entrance import SOMEONE_BETWEEN, UNVERIFIED, Secrets
 from poolhouse_node.device.events import (
     AnswerStarted,
@@ -16,6 +17,7 @@ from poolhouse_node.device.events import (
 from poolhouse_node.device.joined import JoinFailed
 from poolhouse_node.room.gate import REFUSALS, Gate
 from poolhouse_node.room.proofs import pass_hash
+from poolhouse_node.wire.messages.asking import Ask
 from tests.support.simulation import HOST_ID, SimRoom
 from tests.support.speaker import speaker_in
 from tests.support.virtual_time import run_virtual
@@ -72,12 +74,12 @@ def test_nothing_of_the_room_reaches_a_device_that_waits():
         device, join = await joining(room, "otter")
         await asyncio.sleep(30)
         assert list(device.roster.members) == []
-        asked = asyncio.ensure_future(device.ask("let me ask"))
+        with pytest.raises(AskFailed):
+            await device.ask("let me ask")
+        device.send(device.peers[host.network.peer_id], Ask(text="let me ask"))
         await asyncio.sleep(5)
         assert room.of(host).seen(AnswerStarted) == []
-        assert not asked.done()
         join.cancel()
-        asked.cancel()
 
     in_room(scenario)
 

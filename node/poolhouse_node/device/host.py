@@ -12,10 +12,11 @@ from poolhouse_node.device.answering import Answering, AnswerRecord, GenerationS
 from poolhouse_node.device.dealing import StartError
 from poolhouse_node.device.device import Device, Identity, Peer
 from poolhouse_node.device.doorman import Doorman
-from poolhouse_node.device.events import DeviceJoined, DeviceLeft, Notice, RoomOnline
+from poolhouse_node.device.events import DeviceLeft, Notice, RoomOnline
 from poolhouse_node.device.keeper import REDEAL_AFTER_S, ChainKeeper
 from poolhouse_node.device.load_deaths import LoadDeaths
 from poolhouse_node.device.namesakes import Namesakes
+from poolhouse_node.device.reception import Reception
 from poolhouse_node.device.remembering import Remembering
 from poolhouse_node.device.status import room_status
 from poolhouse_node.generate.conversation import Conversation
@@ -24,7 +25,7 @@ from poolhouse_node.room.asks import TEXT_CHARACTERS_MAX, Ask, AskRefused
 from poolhouse_node.room.pledge import GIB
 from poolhouse_node.room.record import RecordedSeat, RoomMemory
 from poolhouse_node.room.returning import DEAD_LINK_WAIT_S
-from poolhouse_node.room.roster import Member, Roster, clean_meta, clean_name, device_label
+from poolhouse_node.room.roster import Member, Roster, clean_meta, clean_name
 from poolhouse_node.room.versions import PROTOCOL
 from poolhouse_node.wire.messages import loading
 from poolhouse_node.wire.messages.asking import Ask as AskMessage
@@ -85,21 +86,9 @@ class Host(Device):
         self.roster = Roster()
         self.roster.add(Member(network.peer_id, identity.name, identity.meta, proves_links=True))
         self.gate = gate
-        self.doorman = Doorman(
-            gate,
-            my_id=lambda: network.peer_id,
-            send=self.send,
-            let_in=self._let_in,
-            refuse=self.refuse,
-            notify=notify,
-            save=lambda: save_gate(gate.state()),
-            denies_unknown=settings.denies_unknown,
-        )
         network.mesh.key = gate.mesh_key
         network.mesh.proves = self.roster.proves
-        self._namesakes = Namesakes(self.roster, self.peers, self.ping, self.drop)
         self._compute, self._draw = compute, draw
-        self._load_deaths = LoadDeaths(model.needs.layer_bytes / GIB)
         self.keeper = ChainKeeper(
             self,
             model=model,
@@ -112,13 +101,31 @@ class Host(Device):
         )
         self._answering: Answering | None = None
         self._remembered = memory
-        self._expected = {seat.name for seat in memory.seats[1:]} if memory else set()
-        """Devices that held layers before this host was started again, and did not come yet."""
-        self._came_while_dealing: list[Peer] = []
-        self._missed_the_deal = False
-        """One of the expected devices came while the layers were dealt without it."""
         self._remembering = Remembering(self.memory, save_memory, lambda: self._is_answering)
-        self._arrivals = asyncio.Event()
+        self.reception = Reception(
+            self.roster,
+            self.peers,
+            self.keeper,
+            Namesakes(self.roster, self.peers, self.ping, self.drop),
+            LoadDeaths(model.needs.layer_bytes / GIB),
+            model,
+            answering=lambda: self._answering,
+            admit=self.admit,
+            send=self.send,
+            broadcast=self.broadcast,
+            notify=notify,
+            expected={seat.name for seat in memory.seats[1:]} if memory else set(),
+        )
+        self.doorman = Doorman(
+            gate,
+            my_id=lambda: network.peer_id,
+            send=self.send,
+            let_in=self.reception.let_in,
+            refuse=self.refuse,
+            notify=notify,
+            save=lambda: save_gate(gate.state()),
+            denies_unknown=settings.denies_unknown,
+        )
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -135,29 +142,23 @@ class Host(Device):
 
     async def until_devices(self, count: int) -> None:
         """Wait until ``count`` other devices that can hold layers are here."""
-        await self._until(lambda: len(self.candidates(())) - 1 >= count)
+        await self.reception.until_devices(count)
 
     async def until_named(self, names: Iterable[str], *, timeout_s: float) -> bool:
         """Wait until devices of these names are here; False when some did not come in time."""
-        missing = set(names) - {self.identity.name}
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._until(lambda: missing <= self._names_here())
-        except TimeoutError:
-            return False
-        return True
+        others = set(names) - {self.identity.name}
+        return await self.reception.until_named(others, timeout_s=timeout_s)
 
     async def until_changed(self) -> None:
         """Wait until a device comes in, or changes what it lends; also since the last deal."""
-        await self._arrivals.wait()
-        self._arrivals.clear()
+        await self.reception.until_changed()
 
     async def start(self) -> None:
         """Deal the layers and wait until every device holds its own.
 
         Raises :class:`StartError <poolhouse_node.device.dealing.StartError>`; the room is told.
         """
-        self._arrivals.clear()
+        self.reception.forget_arrivals()
         try:
             await self.keeper.start()
         except StartError as error:
@@ -286,7 +287,7 @@ class Host(Device):
                 if self._answering is not None:
                     self._answering.stop(peer_id)
             case Pledge(gb=gb):
-                self._pledged(peer_id, gb)
+                self.reception.pledged(peer_id, gb)
             case loading.RangeRequest(id=request):
                 self.send(peer, loading.RangePart(id=request, miss=1))
             case _:
@@ -324,7 +325,7 @@ class Host(Device):
         if self._answering is not None:
             self._answering.withdraw(peer_id)
         self.keeper.gone(peer_id, verb)
-        self._tell_roster()
+        self.reception.tell_roster()
 
     def bye_came(self, peer: Peer, reason: str, *, closed: bool) -> None:
         self.drop(peer, "left")
@@ -338,8 +339,7 @@ class Host(Device):
     # ---- Room, for the keeper of the chain -----------------------------------------------------
 
     def candidates(self, seated: Sequence[str]) -> list[Member]:
-        host, *others = self.roster.order_for_deal(seated)
-        return [host, *(each for each in others if self._is_reachable(each.peer_id))]
+        return self.reception.candidates(seated)
 
     def admitted_peer(self, peer_id: str) -> Peer | None:
         peer = self.peers.get(peer_id)
@@ -359,7 +359,7 @@ class Host(Device):
     def dealing(self, *, now: bool) -> None:
         self.loading = now
         if now:
-            self._load_deaths.dealt(self.shares)
+            self.reception.deal_begins()
 
     def dealt(self, shard: Shard) -> None:
         trunk = Trunk(shard, self._compute, self.keeper.chain)
@@ -370,13 +370,13 @@ class Host(Device):
         else:
             trunk.follow(self._answering.trunk)
             self._answering.trunk = trunk
-        self._tell_who_came_while_dealing()
+        self.reception.deal_ended()
         self.say_ready()
         self.notify(RoomOnline(self.model.label, self.model.context_size))
         self._remembering.changed()
 
     def say_ready(self) -> None:
-        self.broadcast(self._ready_all())
+        self.broadcast(self.reception.ready_all())
 
     def forget_caches(self) -> None:
         if self._answering is not None:
@@ -401,128 +401,6 @@ class Host(Device):
         self.tasks.spawn(self.keeper.guard.work(), "drop detection")
         self.tasks.spawn(self.keeper.work(), "keeping the chain")
         return answering
-
-    # ---- devices -------------------------------------------------------------------------------
-
-    def _let_in(self, peer: Peer, hello: Hello) -> None:
-        """The gate said yes, and ``admit`` is on its way."""
-        name = clean_name(hello.name, peer.link.peer_id)
-        self._namesakes.settle(
-            peer.link.peer_id,
-            name,
-            is_back=bool(hello.back or hello.died),
-            enter=lambda: self._enter(peer, hello, name),
-        )
-
-    def _enter(self, peer: Peer, hello: Hello, name: str) -> None:
-        peer_id = peer.link.peer_id
-        if self.peers.get(peer_id) is not peer:
-            return  # it left while its name was looked into
-        member = self.roster.add(Member(peer_id, name, peer.meta, proves_links=bool(hello.auth)))
-        self.admit(peer)
-        self._tell_roster()
-        self.notify(DeviceJoined(member.name, device_label(member.meta)))
-        limit = self._load_deaths.came(member, hello.died)
-        has_its_seat = limit is None and self.keeper.came(peer_id, member.name)
-        if limit is not None:
-            self._share_lowered(peer, limit)
-        self._maybe_expected(member, has_its_seat=has_its_seat)
-        self._welcome(peer, member, is_back=bool(hello.back), is_seated=has_its_seat)
-        self._arrivals.set()
-
-    def _share_lowered(self, peer: Peer, limit: loading.ShareLimit) -> None:
-        """Its layers were too much for it: it does not get the same seat back."""
-        self.notify(Notice(limit.why))
-        self.send(peer, limit)
-        self.keeper.deal_soon()
-
-    def _welcome(self, peer: Peer, member: Member, *, is_back: bool, is_seated: bool) -> None:
-        answering, layers = self._answering, self.keeper.layers_message()
-        if answering is None or layers is None or self.keeper.is_dealing:
-            self._came_while_dealing.append(peer)
-            self.send(peer, loading.Wait())
-        else:
-            self._say_layers(peer, layers, member, is_seated=is_seated)
-        if answering is None:
-            return
-        if not is_back:
-            self.send(peer, answering.history())
-        for message in [*answering.so_far(), *answering.places_of(member.peer_id)]:
-            self.send(peer, message)
-
-    def _say_layers(
-        self, peer: Peer, layers: loading.Layers, member: Member, *, is_seated: bool
-    ) -> None:
-        if member.holds_layers and not is_seated:
-            self.broadcast(loading.LeftOut(out=self._left_out()))
-        self.send(peer, layers)
-        if not is_seated:
-            self._say_state(peer)
-
-    def _tell_who_came_while_dealing(self) -> None:
-        """They may hold layers of an earlier deal; and who was waited for gets a deal after all."""
-        came, self._came_while_dealing = self._came_while_dealing, []
-        layers = self.keeper.layers_message()
-        for peer in came:
-            if layers is not None and self.admitted_peer(peer.link.peer_id) is peer:
-                self.send(peer, layers)
-        if self._missed_the_deal:
-            self._missed_the_deal = False
-            self.keeper.deal_soon()
-
-    def _maybe_expected(self, member: Member, *, has_its_seat: bool) -> None:
-        """A device of a resumed room that came too late for its deal gets another one."""
-        was_expected = member.name in self._expected
-        self._expected.discard(member.name)
-        if not was_expected or has_its_seat or not member.holds_layers:
-            return
-        if self.keeper.is_dealing:
-            self._missed_the_deal = True
-        elif self.is_online:
-            self.keeper.deal_soon()
-
-    def _say_state(self, peer: Peer) -> None:
-        degraded = self.keeper.degraded
-        self.send(peer, loading.Degraded(why=degraded) if degraded else self._ready_all())
-
-    def _left_out(self) -> dict[str, str]:
-        """Devices without layers and why; who came after the deal is late."""
-        held = {share.name for share in self.shares}
-        message = self.keeper.layers_message()
-        reasons = dict(message.out or {}) if message else {}
-        for member in self.roster.members.values():
-            if member.holds_layers and member.name not in held:
-                reasons.setdefault(member.name, "late")
-        return reasons
-
-    def _pledged(self, peer_id: str, gb: float) -> None:
-        member = self.roster.members.get(peer_id)
-        if member is not None:
-            member.meta["contribGB"] = gb
-            self._tell_roster()
-            self._arrivals.set()
-
-    def _tell_roster(self) -> None:
-        self.broadcast(self.roster.to_message())
-
-    def _is_reachable(self, peer_id: str) -> bool:
-        peer = self.admitted_peer(peer_id)
-        return peer is not None and peer.link.is_open
-
-    def _names_here(self) -> set[str]:
-        return {member.name for member in self.candidates(())}
-
-    async def _until(self, is_so: Callable[[], bool]) -> None:
-        while not is_so():
-            await self.until_changed()
-
-    def _ready_all(self) -> loading.ReadyAll:
-        return loading.ReadyAll(
-            model=self.model.key,
-            label=self.model.label,
-            ctx=self.model.context_size,
-            out=self._left_out() or None,
-        )
 
     # ---- questions -----------------------------------------------------------------------------
 

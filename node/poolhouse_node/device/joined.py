@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from poolhouse_node.device.answers import AskFailed, GuestScreen, SeenAnswer
@@ -11,19 +10,16 @@ from poolhouse_node.device.device import Device, Identity, Peer
 from poolhouse_node.device.entrance import Entrance, Secrets
 from poolhouse_node.device.events import (
     Dealt,
-    HostFound,
-    HostLost,
     LoadProgress,
     Notice,
     RoomDegraded,
     RoomOnline,
-    RoomOver,
     Share,
     StartFailed,
 )
 from poolhouse_node.device.load_notes import LoadNotes, NoNotes, lower_share
 from poolhouse_node.device.neighbours import Neighbours
-from poolhouse_node.device.returning import come_back
+from poolhouse_node.device.stay import RoomEnd, Stay
 from poolhouse_node.device.worker import Worker
 from poolhouse_node.room.asks import TEXT_CHARACTERS_MAX
 from poolhouse_node.room.joining import Joiner
@@ -50,21 +46,10 @@ if TYPE_CHECKING:
 __all__ = ["JoinFailed", "JoinRefused", "JoinedDevice", "RoomEnd"]
 
 JOIN_S = 40.0
-HOST_HELLO_S = 15.0
 NO_ROOM = (
     "No room with that code is open there. Check the code, and that the host is running and "
     "uses the same signaling server."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class RoomEnd:
-    """Why this device is out of the room; ``orderly`` when its host closed it for good."""
-
-    why: str
-    orderly: bool = False
-    was_refused: bool = True
-    """Somebody said no; else the host is just not there (any more)."""
 
 
 class JoinFailed(Exception):
@@ -101,11 +86,6 @@ class JoinedDevice(Device):
         self.screen = GuestScreen(lambda: network.peer_id, notify)
         self._loader, self._compute = loader, compute
         self._online = asyncio.Event()
-        self._inside = asyncio.Event()
-        self._turned_away = asyncio.Event()
-        """The link to the host ended while this device waited at the gate."""
-        self._was_inside = False
-        self._returning: asyncio.Task[None] | None = None
         self._host_name: str | None = None
         self._secrets, self._trust_unverified = secrets or Secrets(), trust_unverified
         self._draw_bytes = draw_bytes
@@ -114,7 +94,14 @@ class JoinedDevice(Device):
         self._neighbours = Neighbours(
             network, self.peers, self.send, self.ping, self.admit, self.drop
         )
-        self._over: asyncio.Future[RoomEnd] = asyncio.get_running_loop().create_future()
+        self._stay = Stay(
+            lambda: self.tasks,
+            dial=lambda timeout_s: network.dial(host_id, timeout_s=timeout_s),
+            is_in_lobby=self._is_in_lobby,
+            has_host=lambda: host_id in self.peers,
+            over=self._room_over,
+            notify=notify,
+        )
 
     async def __aenter__(self) -> JoinedDevice:
         await super().__aenter__()
@@ -140,69 +127,38 @@ class JoinedDevice(Device):
             await self.network.dial(self.host_id, timeout_s=JOIN_S)
         except LinkFailed as error:
             raise JoinFailed(NO_ROOM if error.kind == "no-such-peer" else str(error)) from error
-        is_in = await self._until_let_in()
-        if self._over.done():
-            end = self._over.result()
+        is_in = await self._stay.until_let_in()
+        if self._stay.is_over:
+            end = self._stay.end.result()
             raise JoinRefused(end.why) if end.was_refused else JoinFailed(end.why)
         if not is_in:
             raise JoinFailed("The host took the link but said nothing; try again.")
 
-    async def _until_let_in(self) -> bool:
-        """Wait at the gate; False when the host says nothing, ends the link, or refuses."""
-        inside = asyncio.ensure_future(self._inside.wait())
-        turned_away = asyncio.ensure_future(self._turned_away.wait())
-        waited: set[asyncio.Future[Any]] = {inside, turned_away, self._over}
-        try:
-            done: set[asyncio.Future[Any]] = set()
-            while not done:
-                done, _ = await asyncio.wait(
-                    waited, timeout=HOST_HELLO_S, return_when=asyncio.FIRST_COMPLETED
-                )
-                if not done and not self._is_in_lobby():
-                    return False
-            return inside.done() and not self._over.done()
-        finally:
-            inside.cancel()
-            turned_away.cancel()
-
     def _is_in_lobby(self) -> bool:
         return self._entrance is not None and self._entrance.waits_in_lobby
-
-    async def _come_back(self, *, path_broke: bool) -> None:
-        """The host's link was lost: keep the layers and try to get in again."""
-
-        async def dial(timeout_s: float) -> None:
-            self._turned_away.clear()
-            await self.network.dial(self.host_id, timeout_s=timeout_s)
-
-        if await come_back(dial, self._until_let_in, path_broke=path_broke):
-            self.notify(HostFound())
-        else:
-            why = "The host did not come back; the room is over for this device."
-            self._end(why, was_refused=False)
 
     async def until_online(self) -> None:
         """Wait until the room can answer. Raises :class:`JoinFailed` when it is over before."""
         online = asyncio.ensure_future(self._online.wait())
         try:
-            waited: set[asyncio.Future[Any]] = {online, self._over}
+            waited: set[asyncio.Future[Any]] = {online, self._stay.end}
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         finally:
             online.cancel()
-        if self._over.done():
-            raise JoinFailed(self._over.result().why)
+        if self._stay.is_over:
+            raise JoinFailed(self._stay.end.result().why)
 
     async def until_over(self) -> RoomEnd:
         """Wait until this device is out of the room."""
-        return await asyncio.shield(self._over)
+        return await asyncio.shield(self._stay.end)
 
     async def ask(self, text: str) -> SeenAnswer:
         """Ask the room. Raises :class:`AskFailed <poolhouse_node.device.answers.AskFailed>`."""
-        if self._over.done():
-            raise AskFailed(self._over.result().why)
+        if self._stay.is_over:
+            raise AskFailed(self._stay.end.result().why)
         if not text.strip():  # a host ignores it
             raise AskFailed("The question is empty.")
-        if not self._inside.is_set():
+        if not self._stay.is_inside:
             raise AskFailed("The link to the host is gone; ask again when it is back.")
         if self.screen.waits:  # the host's messages do not say which of two they are about
             raise AskFailed("Your question before this one is not answered yet.")
@@ -230,7 +186,7 @@ class JoinedDevice(Device):
         if not self.is_host(peer) or self._entrance is None:
             return
         host_name = clean_name(hello.name, self.host_id)
-        if self._was_inside and host_name != self._host_name:
+        if self._stay.has_begun and host_name != self._host_name:
             self._end("Another room is open under this code now.")
             return
         self._host_name = host_name
@@ -261,31 +217,10 @@ class JoinedDevice(Device):
     def peer_gone(self, peer: Peer, verb: str) -> None:
         self._neighbours.gone(peer.link.peer_id)
         if self.is_host(peer):
-            self._host_gone(peer, verb)
+            if self._stay.host_gone(verb, path_broke=peer.link.path_broke):
+                self.screen.host_lost()
         else:
             self.worker.link_lost(peer.link.peer_id)
-
-    def _host_gone(self, peer: Peer, verb: str) -> None:
-        self._inside.clear()
-        self._turned_away.set()
-        if not self._was_inside:
-            why = f"The host {verb}; the room is over for this device."
-            self._end(why, was_refused=False)
-        elif not self._over.done() and self._returning is None:
-            self.screen.host_lost()
-            self.notify(HostLost(verb))
-            self._returning = self.tasks.spawn(
-                self._come_back(path_broke=peer.link.path_broke), "coming back"
-            )
-            self._returning.add_done_callback(self._returned)
-
-    def _returned(self, _: asyncio.Task[None]) -> None:
-        self._returning = None
-        if not self._over.done() and self.host_id not in self.peers and not self._leaving:
-            # The link was lost again between being let in and the end of the task.
-            self._inside.clear()
-            self._returning = self.tasks.spawn(self._come_back(path_broke=False), "coming back")
-            self._returning.add_done_callback(self._returned)
 
     def link_replaced(self, older: Peer) -> None:
         if not self.is_host(older):
@@ -333,7 +268,7 @@ class JoinedDevice(Device):
     def _say_hello(self, peer: Peer, proofs: dict[str, object]) -> None:
         fields: dict[str, object]
         fields = {"name": self.name, "v": PROTOCOL, "meta": self.identity.meta, "join": 1}
-        is_back = self._was_inside or self._secrets.come_back_pass
+        is_back = self._stay.has_begun or self._secrets.come_back_pass
         if is_back and not self.screen.misses_something:  # who says so gets no history
             fields["back"] = 1  # also a process that was started again: its pass was kept
         if self._load_notes.died is not None:
@@ -345,8 +280,7 @@ class JoinedDevice(Device):
         if not peer.admitted:
             self.admit(peer)
             self._load_notes.told()
-            self._was_inside = True
-            self._inside.set()
+            self._stay.went_in()
 
     def _host_says(self, peer: Peer, message: Message) -> None:
         match message:
@@ -446,12 +380,9 @@ class JoinedDevice(Device):
         if peer is not None:
             self.send(peer, message)
 
-    def _end(self, why: str, *, orderly: bool = False, was_refused: bool = True) -> None:
-        self.screen.fail(why)
-        if not self._over.done():
-            self._over.set_result(RoomEnd(why, orderly, was_refused))
-            if self._was_inside:  # before, join() raises it
-                self.notify(RoomOver(why))
-                self.worker.release()
-            if self._returning is not None and self._returning is not asyncio.current_task():
-                self._returning.cancel()
+    def _room_over(self) -> None:
+        self.screen.fail(self._stay.end.result().why)
+        self.worker.release()
+
+    def _end(self, why: str, *, orderly: bool = False) -> None:
+        self._stay.finish(why, orderly=orderly)

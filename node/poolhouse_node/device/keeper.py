@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from poolhouse_node.device.dealing import Start, StartError, make_deal
 from poolhouse_node.device.events import RoomDegraded, RoomMended
 from poolhouse_node.device.guard import ChainGuard
 from poolhouse_node.device.laps import WorkerChain
-from poolhouse_node.device.next_link import HOST
+from poolhouse_node.device.orders import Orders
 from poolhouse_node.generate.ports import LapFailed
 from poolhouse_node.room.returning import KNOCK_S
 from poolhouse_node.room.roster import clean_name
@@ -21,82 +21,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from poolhouse_node.device.device import Peer
-    from poolhouse_node.device.events import Event, Share
+    from poolhouse_node.device.events import Share
     from poolhouse_node.device.model import RoomModel
     from poolhouse_node.device.ports import Link, ShardLoader
-    from poolhouse_node.device.tasks import Tasks
+    from poolhouse_node.device.room_port import Room
     from poolhouse_node.generate.ports import Compute, LapFailure
     from poolhouse_node.room.roster import Member
     from poolhouse_node.shard import Shard
     from poolhouse_node.wire.messages import Message
 
-__all__ = ["REDEAL_AFTER_S", "ChainKeeper", "Room"]
+__all__ = ["REDEAL_AFTER_S", "ChainKeeper"]
 
 log = logging.getLogger(__name__)
 
 REDEAL_AFTER_S = 60.0
 WHOLE_POLL_S = 0.25
 WHOLE_WAIT_S = 360.0
-RELINK_WAIT_S = 15.0
-"""A device that does not say whether it linked is believed to have (section 7)."""
-RETRY_S = 3.0
-"""Before a device that could not link or load is told to try again."""
 SETTLING_S = 0.5
 """Before a deal over new pledges (section 9)."""
-
-
-class Room(Protocol):
-    """What the keeper needs of the host whose chain it keeps."""
-
-    tasks: Tasks
-
-    def candidates(self, seated: Sequence[str]) -> list[Member]:
-        """Devices that may hold layers, the host first, those of ``seated`` names in order."""
-        ...
-
-    def admitted_peer(self, peer_id: str) -> Peer | None:
-        """A device that is in, with its link."""
-        ...
-
-    def name_of(self, peer_id: str) -> str:
-        """The name to show."""
-        ...
-
-    def tell(self, peer_id: str, message: Message) -> None:
-        """Send to one device, if it is here."""
-        ...
-
-    def broadcast(self, message: Message) -> None:
-        """Send to every device."""
-        ...
-
-    def ping(self, peer: Peer) -> None:
-        """Ask a device for a sign of life."""
-        ...
-
-    def notify(self, event: Event) -> None:
-        """Tell the person."""
-        ...
-
-    def hurry(self) -> None:
-        """Somebody is missing: be found as soon as signaling works."""
-        ...
-
-    def dealing(self, *, now: bool) -> None:
-        """Layers are being loaded, or not any more."""
-        ...
-
-    def dealt(self, shard: Shard) -> None:
-        """Everyone holds its layers; the host's own part is ``shard``."""
-        ...
-
-    def say_ready(self) -> None:
-        """``ai-ready-all`` to everyone."""
-        ...
-
-    def forget_caches(self) -> None:
-        """What the devices' caches hold is unknown, also when no lap was in flight."""
-        ...
 
 
 class ChainKeeper:
@@ -129,6 +71,9 @@ class ChainKeeper:
             notify=room.notify,
         )
         self.seats = Seats()
+        self._orders = Orders(
+            lambda: self.seats, lambda: self._start, room.tell, self._mend_if_whole
+        )
         self.shard: Shard | None = None
         self.degraded: str | None = None
         """Why the room cannot take questions now; a sentence."""
@@ -248,8 +193,8 @@ class ChainKeeper:
         if self._broken_at is None:
             self._break(f"{seat.name} came back")
         log.info("seat.taken: %s", seat.words)
-        self._relink(seat)
-        self._load(seat)
+        self._orders.relink(seat)
+        self._orders.load(seat)
         return True
 
     def gone(self, peer_id: str, verb: str) -> None:
@@ -325,7 +270,7 @@ class ChainKeeper:
         if ok:
             self._mend_if_whole()
         else:
-            self._later(RETRY_S, self._relink, after)
+            self._orders.relink_later(after)
 
     def _link_changed(self, peer_id: str, name: str, *, is_up: bool) -> None:
         """A worker lost its link to the next device, or has it again."""
@@ -363,7 +308,7 @@ class ChainKeeper:
             return
         seat.is_ready = False
         self._break(sentence)
-        self._later(RETRY_S, self._load, seat)
+        self._orders.load_later(seat)
 
     # ---- broken and whole ----------------------------------------------------------------------
 
@@ -456,39 +401,6 @@ class ChainKeeper:
         self._changed.set()
         now = asyncio.get_running_loop().time()
         self._room.notify(RoomMended(now - (now if broken_at is None else broken_at)))
-
-    # ---- orders --------------------------------------------------------------------------------
-
-    def _load(self, seat: Seat) -> None:
-        """Tell a device its layers, and where its results go now."""
-        if seat.is_here and not seat.is_ready and self._start is not None:
-            after = self.seats.after(seat)
-            load = self._start.load_of(seat.name, after.peer_id if after else HOST)
-            self._room.tell(seat.peer_id, load)
-
-    def _relink(self, seat: Seat) -> None:
-        """Tell the worker before ``seat`` to open a fresh link to who sits there now."""
-        before = self.seats.before(seat)
-        if before is None or not before.is_here or not seat.is_here or before.is_linked:
-            return
-        self._room.tell(before.peer_id, loading.Next(next=seat.peer_id, relink=1))
-        self._later(RELINK_WAIT_S, self._believe_linked, before, seat)
-
-    def _believe_linked(self, before: Seat, seat: Seat) -> None:
-        if not before.is_linked and before.is_here and seat.is_here:
-            before.is_linked = True
-            self._mend_if_whole()
-
-    def _later(self, delay_s: float, call: Callable[..., None], *seats: Seat) -> None:
-        """Call later, unless another device sits there by then."""
-        who = [seat.peer_id for seat in seats]
-
-        def if_still_so() -> None:
-            current = [seat.peer_id for seat in seats if self.seats.named(seat.name) is seat]
-            if current == who:
-                call(*seats)
-
-        asyncio.get_running_loop().call_later(delay_s, if_still_so)
 
     # ---- links ---------------------------------------------------------------------------------
 
