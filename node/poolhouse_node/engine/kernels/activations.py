@@ -20,7 +20,17 @@ from poolhouse_node.engine.kernels.packing import BLOCK
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["COLUMNS", "Levels", "Target", "Wide", "fill", "levels_for", "wide_for"]
+__all__ = [
+    "COLUMNS",
+    "Levels",
+    "Target",
+    "Wide",
+    "clear_from",
+    "fill",
+    "levels_for",
+    "target_arguments",
+    "wide_for",
+]
 
 COLUMNS = 16
 """As many columns as the widest frame of drafts has."""
@@ -111,6 +121,14 @@ def target_arguments(target: Target) -> dict[str, Any]:
         "APART": target.apart,
         "WIDTH": target.width,
     }
+
+
+def clear_from(target: Target, used: int) -> None:
+    """Zeros past the first ``used`` values, for kernels that write no more: padded matrices read
+    on. Nothing is launched when there is no padding."""
+    if isinstance(target, Levels) and used < target.levels.shape[1] * BLOCK:
+        for tensor in (target.levels, target.factors, target.sums):
+            tensor[:, used // BLOCK :].zero_()
 
 
 @triton.jit

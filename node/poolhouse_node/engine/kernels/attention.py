@@ -14,7 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
-from poolhouse_node.engine.kernels.activations import target_arguments
+from poolhouse_node.engine.kernels.activations import clear_from, target_arguments
 from poolhouse_node.engine.kernels.language import load_parts, put_blocks, sigmoid
 from poolhouse_node.engine.kernels.launch import EXACT
 
@@ -320,6 +320,7 @@ def finish_heads(
     mixed, peaks, totals = splits
     n, heads, _, size = mixed.shape
     parts, _, row = inputs.shape
+    clear_from(target, heads * size)
     _finish_heads[(heads, n)](
         mixed,
         peaks,

@@ -81,7 +81,7 @@ def _choose(
     taken = 0.0
     for place in tl.static_range(USED):
         best = tl.max(left, axis=0)
-        # The lower one of equals. Of NaNs none is equal: then any will do, the sum is a NaN.
+        # The lower one of equals.
         at = tl.minimum(tl.min(tl.where(left == best, expert, EXPERTS), axis=0), experts - 1)
         ids = tl.where(rank == place, at, ids)
         shares = tl.where(rank == place, best, shares)
@@ -89,6 +89,8 @@ def _choose(
         taken += best
     if NORMALISED:
         shares = shares / taken
+    # The largest of NaNs may be a number: whatever was taken then, its weight is a NaN.
+    shares += tl.sum(share * 0.0, axis=0)
     if HAS_SHARED:
         gate = tl.load(scores + column * row + experts)
         ids = tl.where(rank == USED, experts, ids)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-
 import torch
 import triton
 
-__all__ = ["EXACT", "inline_assembly", "interpreted"]
+__all__ = ["EXACT", "inline_assembly"]
 
 EXACT = {"enable_fp_fusion": False}
 """Launch options of every kernel whose results must not depend on how many columns there are.
@@ -17,12 +15,10 @@ specialisation of a kernel. Fused operations are written as such instead.
 """
 
 
-def interpreted() -> bool:
-    """Kernels run in Triton's interpreter (``TRITON_INTERPRET=1``): for tests without a GPU."""
-    return bool(triton.knobs.runtime.interpret)
+_INTERPRETED = bool(triton.knobs.runtime.interpret)
+"""``TRITON_INTERPRET=1`` when this package was imported: kernels run on the CPU, for tests."""
 
 
-@functools.cache
 def inline_assembly() -> bool:
     """Whether PTX may stand in kernels: not in the interpreter, not on AMD GPUs."""
-    return not interpreted() and torch.version.hip is None
+    return not _INTERPRETED and torch.version.hip is None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import triton
 import triton.language as tl
 
-from poolhouse_node.engine.kernels.activations import target_arguments
+from poolhouse_node.engine.kernels.activations import clear_from, target_arguments
 from poolhouse_node.engine.kernels.language import load_parts, put_blocks, silu
 from poolhouse_node.engine.kernels.launch import EXACT
 
@@ -194,7 +194,7 @@ def gate_heads(
     """
     n, heads, size = answers.shape
     parts, _, row = inputs.shape
-    _clear_rest(target, heads * size)
+    clear_from(target, heads * size)
     _gate_heads[(heads, n)](
         answers,
         inputs[:, :, first:],
@@ -208,11 +208,3 @@ def gate_heads(
         **EXACT,
         num_warps=1,
     )
-
-
-def _clear_rest(target: Target, used: int) -> None:
-    """Heads do not write past the last one; a padded matrix reads on."""
-    arguments = target_arguments(target)
-    if not arguments["IS_WIDE"] and used < arguments["values"]:
-        for tensor in (arguments["levels"], arguments["factors"], arguments["sums"]):
-            tensor[:, used // 32 :].zero_()
