@@ -27,7 +27,7 @@ class FrameGraph:
     __slots__ = ("_graph", "result")
 
     def __init__(
-        self, step: Callable[[], Tensor], *, restore: Callable[[], None] = lambda: None
+        self, step: Callable[[], Tensor], *, restore: Callable[[], object] = lambda: None
     ) -> None:
         """``restore`` is called after the runs that warm up, which change the buffers."""
         side = torch.cuda.Stream()

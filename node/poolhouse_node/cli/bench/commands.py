@@ -40,9 +40,37 @@ def bench_decode(
     rtc: opt.EngineChoice = "libdatachannel",
     device: opt.DeviceName = "auto",
     threads: opt.Threads = None,
+    shape: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY", help="Instead: random weights of this catalogue shape on one device."
+        ),
+    ] = None,
+    quant: Annotated[
+        str, typer.Option(metavar="TYPE", help="Of a shape on CUDA: q4_0, q4_1, q8_0 or bf16.")
+    ] = "q4_0",
+    layers: Annotated[
+        str | None, typer.Option(metavar="LO:HI", help="Of a shape; all, with head, when left out.")
+    ] = None,
+    prompt: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Prefilled columns of a shape.")
+    ] = 1024,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Show a token's time by kernel family (CUDA).")
+    ] = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Tokens per second of rooms of 1, 2 and 3 devices beside one process without links."""
+    """Tokens per second of rooms of 1, 2 and 3 devices beside one process without links.
+
+    With --shape: of one device with random weights of that shape, beside its memory's speed.
+    """
+    if shape is not None:
+        from poolhouse_node.cli.bench.shape import ShapeBench, bench_shape
+
+        of_shape = ShapeBench(
+            shape, quant, layers, device, prompt, tokens, repeats, profile=profile
+        )
+        run(bench_shape(of_shape, as_json=as_json))
     from poolhouse_node.cli.bench.decode import DecodeBench
     from poolhouse_node.cli.bench.decode import bench_decode as measure
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import statistics
 import sys
@@ -30,7 +31,8 @@ class ShapeBench:
 
     shape: str
     quant: str = "q4_0"
-    layers: tuple[int, int] | None = None
+    layers: str | None = None
+    """``LO:HI``; all of them, with the head, when ``None``."""
     device: str = "auto"
     prompt: int = 1024
     tokens: int = 64
@@ -72,8 +74,12 @@ def parse_layers(text: str) -> tuple[int, int]:
     return int(lo), int(hi)
 
 
-def bench_shape(bench: ShapeBench, *, as_json: bool) -> int:
-    """Measure and print."""
+async def bench_shape(bench: ShapeBench, *, as_json: bool) -> int:
+    """Measure and print, in a thread: signals are still heard."""
+    return await asyncio.to_thread(_bench, bench, as_json=as_json)
+
+
+def _bench(bench: ShapeBench, *, as_json: bool) -> int:
     from poolhouse_node.engine.devices import pick_device
 
     device = pick_device(bench.device)
@@ -95,7 +101,9 @@ def _measure(bench: ShapeBench, device: torch.device) -> tuple[ShapeRun, ShapeFi
     import torch
 
     shape = find_shape(bench.shape)
-    layers = bench.layers or (0, shape.layers)
+    layers = (0, shape.layers) if bench.layers is None else parse_layers(bench.layers)
+    if bench.quant not in QUANTS:
+        raise CommandFailed(f"--quant is one of {', '.join(QUANTS)}, not {bench.quant!r}.")
     if layers[1] > shape.layers:
         raise CommandFailed(f"{bench.shape} has {shape.layers} layers.")
     copy_speed = _copy_bytes_per_s(device)

@@ -26,8 +26,15 @@ _BLOCK_ROWS = 16
 class ShapeRun(Protocol):
     """A model part to be timed."""
 
-    weights_bytes: int
-    state_bytes: int
+    @property
+    def weights_bytes(self) -> int:
+        """Memory of weights."""
+        ...
+
+    @property
+    def state_bytes(self) -> int:
+        """Memory of the room's state."""
+        ...
 
     def prefill(self, columns: int) -> float:
         """Seconds for ``columns`` columns from position 0; they stay in the state."""
