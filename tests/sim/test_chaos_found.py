@@ -46,6 +46,20 @@ FOUND = {
         Trouble(3, "host killed", "host", for_s=3),
         Trouble(45, "ask", "worker-1"),
     ),
+    "a guest that saw more than its new host knows loses its link": (
+        {
+            "seed": 13014,
+            "workers": 5,
+            "guests": 2,
+            "split": (4, 1, 2, 3, 1, 1),
+            "weather": "breeze",
+            "compute_s": 0.002,
+        },
+        Trouble(0.88, "ask", "guest-1"),
+        Trouble(4.81, "host killed", "host", for_s=11.3),
+        Trouble(24.4, "cut", "host", "worker-5", for_s=48.5),
+        Trouble(50.84, "link loss", "host", "guest-2"),
+    ),
     "a device comes back while the layers are dealt without it": (
         {"workers": 3, "split": None, "redeal_after_s": 20.0},
         Trouble(0.5, "freeze", "worker-2", for_s=36.5),

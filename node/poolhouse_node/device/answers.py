@@ -126,7 +126,7 @@ class GuestScreen:
 
     def _start(self, message: GenerationStart) -> None:
         goes_on = self._number is not None and message.mid == self._number
-        self._ahead = self._length if goes_on else 0
+        self._ahead = self._length + self._ahead if goes_on else 0
         self._pieces, self._length, self._number = [], 0, message.mid
         self._running_is_mine = message.asker == self.my_id()
         self._unsure &= not self._running_is_mine
