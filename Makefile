@@ -12,6 +12,8 @@ PIP_QUIET := --quiet --quiet --disable-pip-version-check --no-input
 EXTRAS := control,redis,node,fast,dev
 PYTEST := $(BIN)/pytest
 LONG := long or gpu
+# What needs the machine to itself: real programs, real links, figures.
+ALONE := webrtc or browser or model or room or redis or coturn or netns or perf
 
 .PHONY: help
 help: ## list the targets
@@ -50,7 +52,8 @@ demo: model ## a room of three devices on this machine answers a question
 
 .PHONY: test
 test: lint types walls model $(VENV)/.test-programs tests/interop/node_modules/.installed ## every test but long and gpu ones
-	@$(PYTEST) -m 'not ($(LONG))'
+	@$(PYTEST) -q -n auto -m 'not ($(LONG) or $(ALONE))'
+	@$(PYTEST) --durations 10 -m '($(ALONE)) and not ($(LONG))'
 
 # ---- the fast loop ------------------------------------------------------------------------------
 
@@ -75,7 +78,7 @@ walls: $(VENV)/.installed
 
 .PHONY: unit
 unit: $(VENV)/.installed
-	@$(PYTEST) -q -n auto -m 'not ($(LONG) or webrtc or browser or model or room or redis or coturn or netns or perf or slow)'
+	@$(PYTEST) -q -n auto -m 'not ($(LONG) or $(ALONE) or slow)'
 
 # ---- what takes longer --------------------------------------------------------------------------
 

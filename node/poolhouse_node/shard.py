@@ -77,6 +77,8 @@ class Shard(Protocol):
     """Hidden size: values in one hidden state."""
     context_size: int
     """Positions the state has room for."""
+    saved_states: int
+    """Full conversations for which memory is reserved (decision 14)."""
 
     @property
     def has_embedding(self) -> bool:
@@ -161,6 +163,7 @@ class FakeShard:
     context_size: int = 4096
     has_embedding: bool = False
     held_bytes: int = 0
+    saved_states: int = 8
     _history: list[list[bytes]] = field(default_factory=list)
     """After each column: the digest of every layer."""
     _slots: dict[int, list[list[bytes]]] = field(default_factory=dict)

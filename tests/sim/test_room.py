@@ -1,6 +1,7 @@
 """Whole rooms in virtual time: real host, worker, guest and link code over a bad network."""
 
 import asyncio
+from dataclasses import dataclass
 
 import pytest
 
@@ -25,6 +26,8 @@ from poolhouse_node.generate.decode import GenerationRequest, answer
 from poolhouse_node.generate.sampler import Sampling
 from poolhouse_node.generate.trunk import Trunk
 from poolhouse_node.room.asks import AskRefused
+from poolhouse_node.shard import FakeShard
+from poolhouse_node.wire.messages.loading import Ready
 from tests.support.fake_chain import FakeChain
 from tests.support.fake_model import END_ID, FakeLoader, FakeTokenizer, InlineCompute, make_shard
 from tests.support.fake_rtc import Weather
@@ -378,3 +381,24 @@ def test_sampled_answers_follow_the_seed():
         return record.text
 
     assert text(1) == text(1) != text(2)
+
+
+@pytest.mark.parametrize(("states", "says"), [(8, 1), (3, 0)])
+def test_a_worker_says_whether_it_can_keep_what_a_host_may_save(states, says):
+    @dataclass(slots=True)
+    class Small(FakeShard):
+        saved_states: int = states
+
+    async def main():
+        async with SimRoom() as room:
+            host = await room.host()
+            said = []
+            take = host.keeper.take
+            host.keeper.take = lambda peer_id, message: (
+                said.append(message) or take(peer_id, message)
+            )
+            await room.join("worker-1", loader=FakeLoader(kind=Small))
+            await host.start()
+            return [message.ckpt for message in said if isinstance(message, Ready)]
+
+    assert run_virtual(main()) == [says]

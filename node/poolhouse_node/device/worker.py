@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["Worker"]
 
 
+SAVED_STATES_NEEDED = 8
+"""What a host may use: answers, pins, one to spare. Who cannot hold them says so (decision 14)."""
+
+
 @dataclass(slots=True)
 class Worker:
     """One device's layers, and its link to the next one, which ``open_link`` opens."""
@@ -126,7 +130,8 @@ class Worker:
         finally:
             self.loading_changed(False)
         self._run_frames(shard)
-        self.tell_host(Ready(slots=[], ckpt=1))
+        keeps = shard.saved_states >= SAVED_STATES_NEEDED
+        self.tell_host(Ready(slots=[], ckpt=1 if keeps else 0))
 
     def _run_frames(self, shard: Shard) -> None:
         runner = FrameRunner(
