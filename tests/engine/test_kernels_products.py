@@ -3,12 +3,13 @@
 import pytest
 import torch
 
+from poolhouse_node.engine.quant import dequantise as read
 from poolhouse_node.shard import ShardError
 from poolhouse_node.weights.ggml_types import GgmlType
 from tests.support.kernels import DEVICE, QUIET, levels_of, random_blocks, relative_error
 
 from poolhouse_node.engine.kernels.dequantise import dequantise  # isort: skip
-from poolhouse_node.engine.kernels.matrices import HalfMatrix, PackedMatrix  # isort: skip
+from poolhouse_node.engine.kernels.matrices import FileMatrix, HalfMatrix, PackedMatrix, matrix_of  # isort: skip
 from poolhouse_node.engine.kernels.packing import pack, unpack  # isort: skip
 from poolhouse_node.engine.kernels.products import expert_product, product  # isort: skip
 
@@ -105,3 +106,36 @@ def test_bfloat16_matrices_multiply_narrow_and_wide_frames():
     assert torch.equal(
         matrix.rows(torch.tensor([5], device=DEVICE))[0], weight[5].bfloat16().float()
     )
+
+
+def as_in_a_file(kind, rows, seed):
+    values = torch.randn(rows, 64, generator=torch.Generator().manual_seed(seed))
+    if kind is GgmlType.F32:
+        data = values
+    elif kind is GgmlType.BF16:
+        data = values.bfloat16()
+    else:
+        data = random_blocks(kind, rows, 64, seed)
+    return FileMatrix(data.contiguous().view(torch.uint8).numpy(), kind, (rows, 64))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "made", "bytes_a_weight"),
+    [
+        ([GgmlType.Q4_0, GgmlType.Q4_0], PackedMatrix, 0.5625),
+        ([GgmlType.Q8_0], PackedMatrix, 1.0625),
+        ([GgmlType.BF16, GgmlType.BF16], HalfMatrix, 2),
+        ([GgmlType.Q4_0, GgmlType.F32], PackedMatrix, 1.0625),
+        ([GgmlType.Q5_0], PackedMatrix, 1.0625),
+    ],
+    ids=["four bits", "eight bits", "bfloat16", "mixed", "another type"],
+)
+def test_matrices_of_a_file_are_kept_small(kinds, made, bytes_a_weight):
+    parts = [as_in_a_file(kind, 16, seed) for seed, kind in enumerate(kinds)]
+    matrix = matrix_of(parts, DEVICE)
+    assert isinstance(matrix, made)
+    padding = 64 / (64 if made is HalfMatrix else 128 if bytes_a_weight > 1 else 256)
+    assert matrix.held_bytes * padding == 16 * len(kinds) * 64 * bytes_a_weight
+    wanted = torch.cat([read(part.data.reshape(-1), part.kind, part.shape) for part in parts])
+    x = columns(3, 64)
+    assert relative_error(matrix(x), x.cpu() @ wanted.T) < 1e-2

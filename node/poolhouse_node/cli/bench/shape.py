@@ -93,7 +93,8 @@ def _bench(bench: ShapeBench, *, as_json: bool) -> int:
     if bench.profile:
         from poolhouse_node.cli.bench.shape_profile import profile_decode
 
-        print("\n".join(profile_decode(run, bench.tokens)), file=sys.stderr if as_json else None)
+        lines = profile_decode(run, bench.tokens, figures.token_ms / 1e3)
+        print("\n".join(lines), file=sys.stderr if as_json else None)
     return 0
 
 

@@ -2,21 +2,70 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from poolhouse_node.engine.kernels.activations import COLUMNS, Wide, fill, levels_for, wide_for
 from poolhouse_node.engine.kernels.dequantise import dequantise
-from poolhouse_node.engine.kernels.packing import BLOCK, ROWS, PackedWeight, unpack
+from poolhouse_node.engine.kernels.packing import (
+    BLOCK,
+    PACKABLE,
+    ROWS,
+    PackedWeight,
+    pack,
+    requantise,
+    stack,
+    unpack,
+)
 from poolhouse_node.engine.kernels.products import product
+from poolhouse_node.engine.quant import dequantise as dequantise_blocks
 from poolhouse_node.shard import ShardError
+from poolhouse_node.weights.ggml_types import GgmlType
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
     from poolhouse_node.engine.kernels.activations import Levels, Target
 
-__all__ = ["HalfMatrix", "KernelMatrix", "PackedMatrix"]
+__all__ = ["FileMatrix", "HalfMatrix", "KernelMatrix", "PackedMatrix", "matrix_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileMatrix:
+    """A matrix as it lies in a model file: its blocks, on any device or mapped."""
+
+    data: NDArray[np.uint8]
+    kind: GgmlType
+    shape: tuple[int, int]
+
+
+def matrix_of(parts: Sequence[FileMatrix], device: torch.device) -> KernelMatrix:
+    """Matrices of one input, rows one after the other, on ``device``.
+
+    Those of one packable type stay as they are; F16 and BF16 ones become bfloat16; others, and
+    mixed ones, eight bits. Raises :class:`ShardError` for what cannot be computed with.
+    """
+    kinds = {part.kind for part in parts}
+    if len(kinds) == 1 and kinds <= PACKABLE:
+        packed = [pack(_on(part, device), part.kind, part.shape) for part in parts]
+        return PackedMatrix(stack(packed))
+    values = torch.cat(
+        [dequantise_blocks(part.data.reshape(-1), part.kind, part.shape) for part in parts]
+    ).to(device)
+    if kinds <= {GgmlType.F16, GgmlType.BF16}:
+        return HalfMatrix(values)
+    return PackedMatrix(requantise(values))
+
+
+def _on(part: FileMatrix, device: torch.device) -> Tensor:
+    # A copy: torch wants writable memory, and the map is not.
+    return torch.from_numpy(np.array(part.data)).to(device)
 
 
 class KernelMatrix(Protocol):

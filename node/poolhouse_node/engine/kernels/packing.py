@@ -20,7 +20,17 @@ from poolhouse_node.weights.ggml_types import GgmlType
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["BLOCK", "PACKABLE", "ROWS", "RUNS", "PackedWeight", "pack", "stack", "unpack"]
+__all__ = [
+    "BLOCK",
+    "PACKABLE",
+    "ROWS",
+    "RUNS",
+    "PackedWeight",
+    "pack",
+    "requantise",
+    "stack",
+    "unpack",
+]
 
 BLOCK = 32
 """Weights that share a scale."""
@@ -85,6 +95,19 @@ def pack(raw: Tensor, kind: GgmlType, shape: tuple[int, int]) -> PackedWeight:
     # The file's unsigned nibbles less 8, as signed ones, are the same bits with the top one turned.
     levels = torch.cat([nibbles & 15, nibbles >> 4], dim=2) ^ 8
     return _arrange(levels, scales, leasts, shape, halves=2)
+
+
+def requantise(values: Tensor) -> PackedWeight:
+    """Float32 [rows, columns] as eight-bit blocks (engine, section 8), for formats that are not
+    multiplied as they are. Raises :class:`ShardError` for columns that are no whole blocks."""
+    rows, columns = values.shape
+    if columns % BLOCK:
+        raise ShardError(f"A matrix of {columns} columns cannot be packed.")
+    blocks = values.reshape(rows, columns // BLOCK, BLOCK)
+    scales = (blocks.abs().amax(2) / 127).half()
+    inverse = torch.where(scales > 0, 1 / scales.float(), 0.0).unsqueeze(2)
+    levels = (blocks * inverse).round_().clamp_(-127, 127).to(torch.int8)
+    return _arrange(levels, scales, None, (rows, columns), halves=1)
 
 
 def _halves(blocks: Tensor, at: int) -> Tensor:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["add_norm", "gate_heads", "gate_up"]
 
+_NORM_WARPS = 16
+"""At most: one program has a whole column, and needs many loads under way."""
+
 
 @triton.jit
 def _add_norm(
