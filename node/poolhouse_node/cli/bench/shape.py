@@ -115,7 +115,7 @@ def _measure(bench: ShapeBench, device: torch.device) -> tuple[ShapeRun, ShapeFi
         run.decode(2)
         decode_s = statistics.median(run.decode(bench.tokens) for _ in range(bench.repeats))
         token_bytes = run.token_bytes()
-        frames = {n: run.frame_s(n) * 1e3 for n in _FRAMES} if hasattr(run, "frame_s") else {}
+        frames = {n: run.frame_s(n) * 1e3 for n in _FRAMES}
     token_s = decode_s / bench.tokens
     return run, ShapeFigures(
         shape=bench.shape,

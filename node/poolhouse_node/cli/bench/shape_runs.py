@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
 import torch
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from poolhouse_node.cli.bench.shapes import Shape
+    from poolhouse_node.engine.graphs import FrameGraph
     from poolhouse_node.engine.kernels.fused import DeviceState
     from poolhouse_node.engine.kernels.matrices import PackedMatrix
     from poolhouse_node.engine.layers.linear import DenseMatrix
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["KernelRun", "ShapeRun", "ShardRun"]
 
 _BLOCK_ROWS = 16
+_FRAME_REPEATS = 10
 
 
 class ShapeRun(Protocol):
@@ -44,6 +47,10 @@ class ShapeRun(Protocol):
         """Seconds for so many tokens one after the other, each waited for."""
         ...
 
+    def frame_s(self, columns: int) -> float:
+        """Seconds for a frame of ``columns`` columns, layers only: what drafts cost to verify."""
+        ...
+
     def token_bytes(self) -> int:
         """Bytes a token must read and write: weights, keys and values, recurrent state."""
         ...
@@ -61,8 +68,6 @@ class ShardRun:
         seed: int,
         context: int,
     ) -> None:
-        from functools import partial
-
         from poolhouse_node.engine.head import Head
         from poolhouse_node.engine.model_part import ModelPart
         from poolhouse_node.engine.models.blocks import BlockStack
@@ -104,6 +109,12 @@ class ShardRun:
                 hidden = self._shard.embed(best)
         return time.perf_counter() - started
 
+    def frame_s(self, columns: int) -> float:
+        started = time.perf_counter()
+        out = self._shard.run(self._columns[:columns], self._shard.position)
+        self._shard.pack(out[-1:])
+        return time.perf_counter() - started
+
     def token_bytes(self) -> int:
         return self.weights_bytes
 
@@ -142,7 +153,7 @@ class KernelRun:
                 "PackedMatrix", make.matrix(shape.vocabulary_size, shape.width, head_quant)
             )
         self._token = torch.zeros(1, dtype=torch.int64, device=device)
-        self._decode_graph: object = None
+        self._graph: FrameGraph | None = None
         self.weights_bytes = sum(block.held_bytes for block in self._blocks) + sum(
             matrix.held_bytes for matrix in (self._table, self._head) if matrix
         )
@@ -168,20 +179,20 @@ class KernelRun:
     def decode(self, tokens: int) -> float:
         from poolhouse_node.engine.graphs import FrameGraph, Readback
 
-        if self._decode_graph is None:
+        if self._graph is None:
             position = self._state.position.clone()
             self._x = self._columns[:1].clone()
-            graph = FrameGraph(self._step, restore=lambda: self._state.position.copy_(position))
-            self._decode_graph, self._readback = graph, Readback(graph.result)
-        graph = cast("FrameGraph", self._decode_graph)
+            restore = partial(self._state.position.copy_, position)
+            self._graph = FrameGraph(self._step, restore=restore)
+            self._readback = Readback(self._graph.result)
+        graph = self._graph
         torch.cuda.synchronize()
         started = time.perf_counter()
         for _ in range(tokens):
             self._readback.fetch(graph.replay())
         return time.perf_counter() - started
 
-    def frame_s(self, columns: int, repeats: int = 10) -> float:
-        """Seconds for a frame of ``columns`` columns in a graph: what drafts cost to verify."""
+    def frame_s(self, columns: int) -> float:
         from poolhouse_node.engine.graphs import FrameGraph
 
         given = self._columns[:columns].clone()
@@ -195,10 +206,10 @@ class KernelRun:
         graph.replay()
         torch.cuda.synchronize()
         started = time.perf_counter()
-        for _ in range(repeats):
+        for _ in range(_FRAME_REPEATS):
             graph.replay()
         torch.cuda.synchronize()
-        return (time.perf_counter() - started) / repeats
+        return (time.perf_counter() - started) / _FRAME_REPEATS
 
     def _step(self) -> Tensor:
         x = self._x
