@@ -91,6 +91,13 @@ def test_each_job_takes_its_own_expert():
         assert relative_error(jobs[job], by_expert[expert] @ x[job // used]) < 1e-4
 
 
+def test_experts_that_share_a_tile_are_refused():
+    chosen = torch.zeros(1, dtype=torch.int32, device=DEVICE)
+    levels = levels_of(columns(1, 256), 256, apart=True)
+    with pytest.raises(ShardError, match="multiple of 16"):
+        expert_product(packed(GgmlType.Q4_0, 48, 256), 2, chosen, levels)
+
+
 def test_columns_that_do_not_fit_are_refused():
     with pytest.raises(ShardError, match="do not fit"):
         product(packed(GgmlType.Q4_0), levels_of(columns(1, 128), 128))

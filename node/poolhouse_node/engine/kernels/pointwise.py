@@ -87,8 +87,8 @@ def add_norm(
         PARTS=0 if deltas is None else deltas.shape[0],
         HAS_NORMED=normed is not None,
         SPAN=span,
-        # Eight values a thread and a load: few rounds, for a single program has all the work.
         **EXACT,
+        # Eight values a thread and a load: few rounds, for a single program has all the work.
         num_warps=min(16, max(1, span // 8)),
     )
 

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["expert_product", "parts_of", "product"]
 
 _TILES = 2
-"""Of a program, for up to 8 columns; wider ones would run out of registers."""
+"""Of a program: with more, registers run out; with one, columns are read too often."""
+_STAGES = 3
+"""Steps under way at once."""
 _PROGRAMS = 1100
 """Programs of one warp that keep the memory of a large GPU busy."""
 _MOST_PARTS = 8
@@ -145,6 +147,8 @@ def expert_product(weight: PackedWeight, experts: int, chosen: Tensor, x: Levels
     [jobs, rows of an expert].
     """
     jobs, rows = chosen.shape[0], weight.rows // experts
+    if rows % ROWS:
+        raise ShardError(f"Experts of {rows} rows cannot be packed, only of a multiple of {ROWS}.")
     out = torch.empty(jobs, rows, device=x.levels.device)
     _launch(weight, x, out, jobs=jobs, columns=1, chosen=chosen, rows=rows)
     return out
@@ -164,8 +168,7 @@ def _launch(
         raise ShardError("The columns of a product do not fit its matrix.")
     rows = weight.rows if rows is None else rows
     parts = out.shape[0] if chosen is None else 1
-    tiles, stages = (1, 2) if x.width > 2 * _TILES * 8 else (_TILES, 3)
-    _product[(triton.cdiv(rows, ROWS * tiles), parts, jobs)](
+    _product[(triton.cdiv(rows, ROWS * _TILES), parts, jobs)](
         weight.quants,
         weight.scales,
         weight.scales if weight.leasts is None else weight.leasts,
@@ -186,9 +189,9 @@ def _launch(
         HAS_LEASTS=weight.leasts is not None,
         HAS_EXPERTS=chosen is not None,
         ASSEMBLY=inline_assembly(),
-        TILES=tiles,
-        STAGES=stages,
-        # One warp: sums over runs stay within it, in the same order for every width.
+        TILES=_TILES,
+        STAGES=_STAGES,
         **EXACT,
+        # One warp: sums over runs stay within it, in the same order for every width.
         num_warps=1,
     )
