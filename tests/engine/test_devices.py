@@ -1,40 +1,8 @@
 """Threads and devices."""
 
-import os
-
-import pytest
 import torch
 
-from poolhouse_node.engine import fair_threads, free_cores, pick_device, set_threads
-
-
-@pytest.mark.parametrize(
-    ("cores", "devices", "threads"),
-    [(8, 1, 8), (8, 3, 2), (2, 3, 1), (1.6, 1, 2), (1.4, 1, 1), (-3, 1, 1), (4, 0, 4)],
-)
-def test_devices_share_the_free_cores(cores, devices, threads):
-    assert fair_threads(cores, devices) == threads
-
-
-@pytest.mark.parametrize(
-    ("quota", "load", "cores"),
-    [
-        (None, 0.0, 8),
-        (None, 3.5, 4.5),
-        ("max 100000", 0.0, 8),
-        ("250000 100000", 0.0, 2.5),
-        ("250000 100000", 7.0, 1),
-        ("nonsense", 0.0, 8),
-        ("1 0", 0.0, 8),
-    ],
-)
-def test_free_cores_know_load_and_container_limits(monkeypatch, tmp_path, quota, load, cores):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
-    path = tmp_path / "cpu.max"
-    if quota is not None:
-        path.write_text(quota)
-    assert free_cores(path) == cores
+from poolhouse_node.engine import pick_device, set_threads
 
 
 def test_threads_are_set_and_at_least_one():

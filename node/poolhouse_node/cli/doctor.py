@@ -11,7 +11,7 @@ import shutil
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
-from poolhouse_node.cli.machine import default_pledge_gb, free_cores, memory_gb
+from poolhouse_node.cli.machine import default_pledge_gb, memory_gb, usable_cores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ def _python() -> Finding:
 
 def _machine() -> Finding:
     words = (
-        f"{free_cores()} cores, {memory_gb():.1f} GB of memory; "
+        f"{usable_cores()} cores, {memory_gb():.1f} GB of memory; "
         f"would lend {default_pledge_gb()} GB unless told otherwise"
     )
     return Finding("machine", "ok", words)

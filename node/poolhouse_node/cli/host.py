@@ -17,7 +17,7 @@ from poolhouse_node.cli.hosting import (
     say_what_runs,
 )
 from poolhouse_node.cli.loading import EngineLoader, open_model
-from poolhouse_node.cli.machine import default_name, default_pledge_gb, free_cores
+from poolhouse_node.cli.machine import default_name, default_pledge_gb, fair_threads, free_cores
 from poolhouse_node.cli.pulling import pull_with_progress, require_computable
 from poolhouse_node.cli.resuming import find_former, resumed
 from poolhouse_node.cli.room import HostCommands
@@ -89,7 +89,9 @@ async def host_room(options: HostOptions) -> int:
         options = resumed(options, former.options)
     require_computable(options.model)
     store, file = await pull_with_progress(options.model, view)
-    loader = EngineLoader(store, options.device, options.threads or free_cores(), file)
+    loader = EngineLoader(
+        store, options.device, options.threads or fair_threads(free_cores()), file
+    )
     loader.warm_up()
     hosted = hosted_room(
         options,

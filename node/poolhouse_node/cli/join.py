@@ -13,7 +13,7 @@ from poolhouse_node.cli.chat import questions
 from poolhouse_node.cli.failures import CommandFailed
 from poolhouse_node.cli.load_notebook import LoadNotebook
 from poolhouse_node.cli.loading import EngineLoader
-from poolhouse_node.cli.machine import default_name, default_pledge_gb, free_cores
+from poolhouse_node.cli.machine import default_name, default_pledge_gb, fair_threads, free_cores
 from poolhouse_node.cli.options import DEFAULT_SIGNAL
 from poolhouse_node.cli.rooms import Place, make_joined, read_invite
 from poolhouse_node.cli.state import RoomState
@@ -76,7 +76,7 @@ class JoinOptions:
     def loader(self) -> EngineLoader:
         """For the layers this device may be dealt."""
         store = ModelStore(default_cache(self.environment))
-        return EngineLoader(store, self.device, self.threads or free_cores())
+        return EngineLoader(store, self.device, self.threads or fair_threads(free_cores()))
 
 
 async def _device(

@@ -5,10 +5,21 @@ from __future__ import annotations
 import os
 import platform
 import socket
+from pathlib import Path
 
 from poolhouse_node.room.pledge import COMPUTER
 
-__all__ = ["default_name", "default_pledge_gb", "device_meta", "free_cores", "memory_gb"]
+__all__ = [
+    "default_name",
+    "default_pledge_gb",
+    "device_meta",
+    "fair_threads",
+    "free_cores",
+    "memory_gb",
+    "usable_cores",
+]
+
+_CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 PLEDGE_SHARE = 0.5
 """Of the machine's memory, when nobody says a pledge."""
@@ -27,11 +38,34 @@ def default_pledge_gb(devices_here: int = 1) -> float:
     return round(min(max(share, COMPUTER.min_gb), COMPUTER.max_gb), 1)
 
 
-def free_cores() -> int:
-    """Cores this process may use."""
+def usable_cores() -> int:
+    """Cores this process may run on, whoever else uses them."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def free_cores(quota: Path = _CPU_QUOTA) -> float:
+    """Cores that this process may use and nobody was using in the last minute."""
+    return min(usable_cores() - os.getloadavg()[0], _quota_cores(quota))
+
+
+def _quota_cores(quota: Path) -> float:
+    """What the container may use in all; its limit does not show in the number of cores."""
+    try:
+        allowed_us, period_us = quota.read_text(encoding="ascii").split()
+        return int(allowed_us) / int(period_us)
+    except (OSError, ValueError, ZeroDivisionError):  # no container, or "max"
+        return float("inf")
+
+
+def fair_threads(cores: float, devices_here: int = 1) -> int:
+    """Threads for one of ``devices_here`` devices on a machine with ``cores`` free: at least 1.
+
+    One thread too many costs far more than one too few: threads wait for each other at barriers,
+    and on a busy machine the slowest of them is asleep.
+    """
+    return max(1, round(cores) // max(1, devices_here))
 
 
 def default_name() -> str:

@@ -20,7 +20,7 @@ from poolhouse_node.cli.hosting import (
     say_what_runs,
 )
 from poolhouse_node.cli.loading import EngineLoader, open_model
-from poolhouse_node.cli.machine import default_pledge_gb, free_cores
+from poolhouse_node.cli.machine import default_pledge_gb, fair_threads, free_cores
 from poolhouse_node.cli.pulling import pull_with_progress, require_computable
 from poolhouse_node.cli.resuming import find_former, resumed
 from poolhouse_node.cli.room import HostCommands
@@ -88,7 +88,7 @@ async def bring_up(options: UpOptions) -> int:
         options = options.resumed(former.options)
     require_computable(options.host.model)
     store, file = await pull_with_progress(options.host.model, view)
-    threads = options.host.threads or max(1, free_cores() // options.devices)
+    threads = options.host.threads or fair_threads(free_cores(), options.devices)
     loader = EngineLoader(store, options.host.device, threads, file)
     loader.warm_up()
     async with Children() as children:

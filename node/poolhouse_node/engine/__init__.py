@@ -7,8 +7,9 @@ import os
 # spinning thread waits for a descheduled one (measured on two busy cores: 5 to 10 times slower).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from poolhouse_node.engine.devices import fair_threads, free_cores, pick_device, set_threads
+from poolhouse_node.engine.devices import pick_device, set_threads
 from poolhouse_node.engine.loading import PartShelf, load_shard
+from poolhouse_node.engine.precision import choose_precision
 from poolhouse_node.engine.tensors import LoadCancelled
 from poolhouse_node.engine.torch_shard import TorchShard
 
@@ -16,8 +17,7 @@ __all__ = [
     "LoadCancelled",
     "PartShelf",
     "TorchShard",
-    "fair_threads",
-    "free_cores",
+    "choose_precision",
     "load_shard",
     "pick_device",
     "set_threads",

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from poolhouse_node.engine.layers.linear import DenseMatrix
 from poolhouse_node.engine.layers.norm import rms_norm
 from poolhouse_node.shard import ShardError
 
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from poolhouse_node.engine.layers.linear import Table
     from poolhouse_node.engine.tensors import TensorLoader
     from poolhouse_node.weights.gguf import GgufFile
 
@@ -29,9 +29,9 @@ class Head:
     """``output`` is the same matrix as ``embedding`` when the file ties them."""
 
     vocabulary_size: int
-    embedding: DenseMatrix
+    embedding: Table
     norm: Tensor
-    output: DenseMatrix
+    output: Table
     epsilon: float
 
     @staticmethod
@@ -44,13 +44,15 @@ class Head:
         """Raises :class:`ShardError` when a tensor is missing or does not fit."""
         info = file.tensors.get(_EMBEDDING)
         rows = info.shape[0] if info else 0
-        embedding = DenseMatrix(loader.tensor(_EMBEDDING, (rows, width)))
+        embedding = loader.keeper.table(loader.matrix(_EMBEDDING, (rows, width)))
         tied = _OUTPUT not in file.tensors
         return cls(
             vocabulary_size=rows,
             embedding=embedding,
             norm=loader.tensor(_NORM, (width,)),
-            output=embedding if tied else DenseMatrix(loader.tensor(_OUTPUT, (rows, width))),
+            output=embedding
+            if tied
+            else loader.keeper.table(loader.matrix(_OUTPUT, (rows, width))),
             epsilon=epsilon,
         )
 

@@ -12,6 +12,7 @@ from poolhouse_node.engine.memory import MemoryNeed, available_bytes, weight_byt
 from poolhouse_node.engine.model_part import ModelPart
 from poolhouse_node.engine.models import find_architecture
 from poolhouse_node.engine.paged.pages import PAGE_ROWS
+from poolhouse_node.engine.precision import choose_precision, keeper_of
 from poolhouse_node.engine.tensors import LoadWatch, TensorLoader
 from poolhouse_node.engine.torch_shard import TorchShard
 from poolhouse_node.shard import ShardError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import torch
 
     from poolhouse_node.engine.models import Architecture, Config
+    from poolhouse_node.engine.precision import Precision
     from poolhouse_node.weights.gguf import GgufFile
 
 __all__ = ["SAVED_STATES", "PartShelf", "PartSpec", "load_shard"]
@@ -43,6 +45,7 @@ class PartSpec:
     host: bool
     """With the embedding and the head."""
     device: torch.device
+    precision: Precision = "exact"
 
 
 class PartShelf:
@@ -88,8 +91,9 @@ class PartShelf:
             config = architecture.read_config(file)
             names = _tensor_names(file, architecture, config, spec)
             shape = config.state_shape(spec.layers, spec.context_size)
-            need = MemoryNeed(weight_bytes(file, names), shape, self._page_rows)
-            loader = TensorLoader(file, names, spec.device, watch)
+            need = MemoryNeed(weight_bytes(file, names, spec.precision), shape, self._page_rows)
+            keeper = keeper_of(spec.precision, spec.device)
+            loader = TensorLoader(file, names, spec.device, watch, keeper)
             saved_states = need.saved_states(saved_states, self._available(spec.device))
             part = _read_part(
                 file, architecture, config, loader, spec=spec, page_rows=self._page_rows
@@ -113,16 +117,21 @@ def load_shard(
     cancelled: Callable[[], bool] = lambda: False,
     saved_states: int = SAVED_STATES,
     shelf: PartShelf | None = None,
+    precision: str = "exact",
 ) -> TorchShard:
     """Load layers ``[lo, hi)``; with ``host`` the embedding and head as well.
 
     Reads only the tensors it needs, none if another room of ``shelf`` holds them. ``progress``
-    gets 0..1; ``cancelled`` is asked before each tensor. Raises :class:`ShardError` with a
+    gets 0..1; ``cancelled`` is asked before each tensor; ``precision`` is explained at
+    :func:`~poolhouse_node.engine.precision.choose_precision`. Raises :class:`ShardError` with a
     sentence for a person (``LoadCancelled`` when asked to stop), before loading if there is too
     little memory.
     """
     try:
-        spec = PartSpec(path, layers, context_size, host, pick_device(device))
+        chosen = pick_device(device)
+        spec = PartSpec(
+            path, layers, context_size, host, chosen, choose_precision(precision, chosen)
+        )
         shelf = shelf or PartShelf()
         return shelf.open(spec, LoadWatch(progress, cancelled), saved_states)
     except ModelFileError as error:

@@ -11,10 +11,12 @@ import torch
 from poolhouse_node.engine.paged.pages import PAGE_ROWS
 from poolhouse_node.engine.paged.pool import RoomShare, share_bytes
 from poolhouse_node.shard import ShardError
+from poolhouse_node.weights.held import held_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from poolhouse_node.engine.precision import Precision
     from poolhouse_node.engine.state import StateShape
     from poolhouse_node.weights.gguf import GgufFile
 
@@ -60,17 +62,10 @@ class MemoryNeed:
         )
 
 
-def weight_bytes(file: GgufFile, names: Iterable[str]) -> int:
-    """Memory of tensors in float32, as they are held; missing ones count nothing."""
+def weight_bytes(file: GgufFile, names: Iterable[str], precision: Precision = "exact") -> int:
+    """Memory of tensors as they are held; missing ones count nothing."""
     found = [file.tensors[name] for name in names if name in file.tensors]
-    return sum(4 * _values(info.shape) for info in found)
-
-
-def _values(shape: tuple[int, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
+    return sum(held_bytes(info, is_packed=precision == "packed") for info in found)
 
 
 def available_bytes(device: torch.device) -> int | None:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from poolhouse_node.engine.quant import dequantise
+import numpy as np
+import torch
+
+from poolhouse_node.engine.keeping import ExactKeeper
+from poolhouse_node.engine.quant import SUPPORTED_TYPES, dequantise
+from poolhouse_node.engine.raw_matrix import RawMatrix
 from poolhouse_node.shard import ShardError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    import torch
     from torch import Tensor
 
-    from poolhouse_node.weights.gguf import GgufFile
+    from poolhouse_node.engine.keeping import Keeper
+    from poolhouse_node.weights.gguf import GgufFile, TensorInfo
 
 __all__ = ["LoadCancelled", "LoadWatch", "TensorLoader"]
 
@@ -46,8 +52,11 @@ class TensorLoader:
         names: Iterable[str],
         device: torch.device,
         watch: LoadWatch,
+        keeper: Keeper | None = None,
     ) -> None:
+        """``keeper`` makes matrices of what is read; without one, of float32."""
         self._file = file
+        self.keeper = keeper or ExactKeeper(device)
         self.device = device
         self._watch = watch
         self._done_bytes = 0
@@ -59,19 +68,37 @@ class TensorLoader:
         Raises :class:`ShardError` when it is missing, has another shape or an unknown type, and
         :class:`LoadCancelled`.
         """
+        info = self._checked(name, shape)
+        values = dequantise(self._file.tensor_data(name), info.type, shape).to(self.device)
+        self._count(info)
+        return values
+
+    def matrix(self, name: str, shape: tuple[int, ...]) -> RawMatrix:
+        """A matrix as the file has it, all axes but the last as rows. Raises as :meth:`tensor`."""
+        info = self._checked(name, shape)
+        if info.type not in SUPPORTED_TYPES:
+            dequantise(self._file.tensor_data(name), info.type, shape)  # says what is supported
+        rows = math.prod(shape[:-1])
+        # A copy: torch wants writable memory, and the map is not.
+        data = torch.from_numpy(np.array(self._file.tensor_data(name))).view(rows, -1)
+        self._count(info)
+        return RawMatrix(data, info.type, shape[-1])
+
+    def _checked(self, name: str, shape: tuple[int, ...]) -> TensorInfo:
         if self._watch.cancelled():
             raise LoadCancelled
-        size_bytes = self._size_bytes(name)
+        self._size_bytes(name)
         info = self._file.tensors[name]
         if info.shape != shape:
             raise ShardError(
                 f"The tensor {name} of the model file has the shape {list(info.shape)}; "
                 f"{list(shape)} fits the rest of the file."
             )
-        values = dequantise(self._file.tensor_data(name), info.type, shape).to(self.device)
-        self._done_bytes += size_bytes
+        return info
+
+    def _count(self, info: TensorInfo) -> None:
+        self._done_bytes += info.size_bytes
         self._watch.progress(self._done_bytes / max(1, self._total_bytes))
-        return values
 
     def _size_bytes(self, name: str) -> int:
         info = self._file.tensors.get(name)

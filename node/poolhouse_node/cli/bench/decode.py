@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from poolhouse_node.cli.failures import CommandFailed
 from poolhouse_node.cli.loading import EngineLoader, open_model
-from poolhouse_node.cli.machine import free_cores
+from poolhouse_node.cli.machine import fair_threads, free_cores, usable_cores
 from poolhouse_node.cli.pulling import pull_with_progress
 from poolhouse_node.cli.view import TerminalView
 from poolhouse_node.device.compute import ComputeThread
@@ -107,7 +107,7 @@ def _figures(rates: dict[int, list[tuple[float, float]]]) -> list[Figure]:
 
 
 def _show(figures: list[Figure], bench: DecodeBench) -> None:
-    print(f"{bench.model}, {bench.tokens} tokens, greedy, {bench.rtc}, {free_cores()} cores")
+    print(f"{bench.model}, {bench.tokens} tokens, greedy, {bench.rtc}, {usable_cores()} cores")
     print(f"{'':24}{'tokens/s':>10}{'first token':>13}{'ratio':>8}")
     for figure in figures:
         print(
@@ -145,7 +145,7 @@ async def _in_process(bench: DecodeBench) -> tuple[float, float]:
     """The same in this process: the engine and the loop, no room around them."""
     store, file = await pull_with_progress(bench.model, TerminalView(quiet=True))
     model = open_model(file, None)
-    loader = EngineLoader(store, bench.device, bench.threads or free_cores(), file)
+    loader = EngineLoader(store, bench.device, bench.threads or fair_threads(free_cores()), file)
     shard = await loader.load(
         model.key,
         (0, model.needs.layers),

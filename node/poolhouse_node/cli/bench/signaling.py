@@ -21,7 +21,7 @@ from poolhouse_node.cli.bench.signaling_servers import (
     running_server,
 )
 from poolhouse_node.cli.failures import CommandFailed
-from poolhouse_node.cli.machine import free_cores
+from poolhouse_node.cli.machine import usable_cores
 from poolhouse_node.cli.running import say
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ NO_RATIO = {"lost", "damaged", "lag_p99_ms"}
 def _show(bench: SignalingBench, figures: Sequence[Figures]) -> None:
     print(
         f"{bench.sockets} sockets, messages of {bench.message_bytes} bytes, "
-        f"rate {bench.rate_per_s}/s, {bench.rounds} rounds in turns, {free_cores()} cores"
+        f"rate {bench.rate_per_s}/s, {bench.rounds} rounds in turns, {usable_cores()} cores"
     )
     first = figures[0]
     print(f"{'':32}" + "".join(f"{f.server[:20]:>21}{_head(f, first):>9}" for f in figures))

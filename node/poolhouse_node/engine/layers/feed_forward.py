@@ -12,7 +12,7 @@ from poolhouse_node.engine.layers.mlp import gated_mlp
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from poolhouse_node.engine.layers.experts import ExpertBank
+    from poolhouse_node.engine.layers.experts import Experts
     from poolhouse_node.engine.layers.linear import Matrix
 
 __all__ = ["DenseFeedForward", "ExpertFeedForward", "FeedForward", "SharedExpert"]
@@ -68,7 +68,7 @@ class ExpertFeedForward:
     """The ``used`` best of many experts for each column, and perhaps a shared one."""
 
     router: Matrix
-    experts: ExpertBank
+    experts: Experts
     shared: SharedExpert | None
     used: int
     normalised: bool

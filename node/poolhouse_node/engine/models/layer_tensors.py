@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
-from poolhouse_node.engine.layers.experts import ExpertBank
 from poolhouse_node.engine.layers.feed_forward import DenseFeedForward
-from poolhouse_node.engine.layers.linear import DenseMatrix
 from poolhouse_node.engine.layers.normed_attention import AttentionSizes, NormedAttention
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from poolhouse_node.engine.layers.experts import Experts
     from poolhouse_node.engine.layers.linear import Matrix
     from poolhouse_node.engine.layers.rope import RotaryTable
+    from poolhouse_node.engine.raw_matrix import RawMatrix
     from poolhouse_node.engine.tensors import TensorLoader
 
 __all__ = ["ATTENTION_TENSORS", "FFN_TENSORS", "LayerTensors"]
@@ -43,7 +41,7 @@ class LayerTensors:
 
     def stacked(self, rows: dict[str, int], columns: int) -> Matrix:
         """Matrices of the same input as one: one product instead of several."""
-        return DenseMatrix(torch.cat([self.tensor(name, n, columns) for name, n in rows.items()]))
+        return self._loader.keeper.matrix([self._raw(name, n, columns) for name, n in rows.items()])
 
     def matrix(self, name: str, rows: int, columns: int) -> Matrix:
         return self.stacked({name: rows}, columns)
@@ -76,9 +74,13 @@ class LayerTensors:
             down=self.matrix(f"ffn_down{suffix}.weight", width, ffn_width),
         )
 
-    def experts(self, count: int, width: int, ffn_width: int) -> ExpertBank:
-        return ExpertBank.of_matrices(
-            self.tensor("ffn_gate_exps.weight", count, ffn_width, width),
-            self.tensor("ffn_up_exps.weight", count, ffn_width, width),
-            self.tensor("ffn_down_exps.weight", count, width, ffn_width),
+    def experts(self, count: int, width: int, ffn_width: int) -> Experts:
+        return self._loader.keeper.experts(
+            self._raw("ffn_gate_exps.weight", count, ffn_width, width),
+            self._raw("ffn_up_exps.weight", count, ffn_width, width),
+            self._raw("ffn_down_exps.weight", count, width, ffn_width),
+            count,
         )
+
+    def _raw(self, name: str, *shape: int) -> RawMatrix:
+        return self._loader.matrix(f"blk.{self._layer}.{name}", shape)

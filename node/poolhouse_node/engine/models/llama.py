@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-import torch
-
-from poolhouse_node.engine.layers.linear import DenseMatrix
 from poolhouse_node.engine.layers.mlp import gated_mlp
 from poolhouse_node.engine.layers.norm import rms_norm
 from poolhouse_node.engine.layers.rope import RotaryTable, split_interleaved_rows
@@ -15,9 +13,11 @@ from poolhouse_node.engine.state import AttentionShape, StateShape
 from poolhouse_node.shard import ShardError
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from poolhouse_node.engine.layers.linear import Matrix
+    from poolhouse_node.engine.raw_matrix import RawMatrix
     from poolhouse_node.engine.state import RoomPass
     from poolhouse_node.engine.tensors import TensorLoader
     from poolhouse_node.weights.gguf import GgufFile
@@ -159,21 +159,27 @@ class Llama:
 
 
 def _load_layer(config: LlamaConfig, index: int, loader: TensorLoader) -> _Layer:
-    def tensor(name: str, *shape: int) -> Tensor:
-        return loader.tensor(f"blk.{index}.{name}.weight", shape)
+    def norm(name: str) -> Tensor:
+        return loader.tensor(f"blk.{index}.{name}.weight", (config.width,))
+
+    def raw(name: str, rows: int, columns: int) -> RawMatrix:
+        return loader.matrix(f"blk.{index}.{name}.weight", (rows, columns))
 
     width, ffn = config.width, config.ffn_width
     q_rows, kv_rows = config.heads * config.head_size, config.kv_heads * config.head_size
-    query = split_interleaved_rows(tensor("attn_q", q_rows, width), config.heads)
-    key = split_interleaved_rows(tensor("attn_k", kv_rows, width), config.kv_heads)
+    query = raw("attn_q", q_rows, width).reordered(partial(_split, config.heads))
+    key = raw("attn_k", kv_rows, width).reordered(partial(_split, config.kv_heads))
+    keep = loader.keeper.matrix
     return _Layer(
-        attention_norm=tensor("attn_norm", width),
+        attention_norm=norm("attn_norm"),
         # Stacked: one product instead of three (and two below) costs a third of the calls.
-        query_key_value=DenseMatrix(torch.cat([query, key, tensor("attn_v", kv_rows, width)])),
-        attention_output=DenseMatrix(tensor("attn_output", width, q_rows)),
-        ffn_norm=tensor("ffn_norm", width),
-        gate_up=DenseMatrix(
-            torch.cat([tensor("ffn_gate", ffn, width), tensor("ffn_up", ffn, width)])
-        ),
-        down=DenseMatrix(tensor("ffn_down", width, ffn)),
+        query_key_value=keep([query, key, raw("attn_v", kv_rows, width)]),
+        attention_output=keep([raw("attn_output", width, q_rows)]),
+        ffn_norm=norm("ffn_norm"),
+        gate_up=keep([raw("ffn_gate", ffn, width), raw("ffn_up", ffn, width)]),
+        down=keep([raw("ffn_down", width, ffn)]),
     )
+
+
+def _split(heads: int, rows: Tensor) -> Tensor:
+    return split_interleaved_rows(rows, heads)

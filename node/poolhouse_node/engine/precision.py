@@ -1,0 +1,77 @@
+"""Exact or packed: how one process keeps weights and multiplies by them, measured once."""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import TYPE_CHECKING, Literal, get_args
+
+import torch
+
+from poolhouse_node.engine.keeping import ExactKeeper, PackedKeeper
+from poolhouse_node.engine.layers.four_bits import GROUP, FourBitMatrix, is_layout_known
+from poolhouse_node.engine.layers.linear import DenseMatrix
+from poolhouse_node.engine.raw_matrix import FourBits
+from poolhouse_node.shard import ShardError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from poolhouse_node.engine.keeping import Keeper
+    from poolhouse_node.engine.layers.linear import Matrix
+
+__all__ = ["Asked", "Precision", "choose_precision", "keeper_of"]
+
+Precision = Literal["exact", "packed"]
+Asked = Literal["exact", "packed", "auto"]
+
+_ROWS, _COLUMNS, _COPIES = 2048, 512, 16
+"""Together 64 MiB of float32: more than caches hold, as a model's layers are."""
+_TURNS = 3
+
+
+def choose_precision(asked: str, device: torch.device) -> Precision:
+    """What a process computes with on ``device``.
+
+    ``auto`` is packed where packed products were measured to be faster. Packed weights are for
+    CPUs; elsewhere, and where torch lacks the product, ``packed`` raises :class:`ShardError`.
+    """
+    if asked not in get_args(Asked):
+        raise ShardError(f"{asked!r} is no precision: exact, packed or auto.")
+    if asked == "exact":
+        return "exact"
+    can_pack = device.type == "cpu" and is_layout_known()
+    if asked == "packed" and not can_pack:
+        raise ShardError("This device cannot compute with packed weights: use --precision exact.")
+    if asked == "packed" or (can_pack and _is_packed_faster(torch.get_num_threads())):
+        return "packed"
+    return "exact"
+
+
+def keeper_of(precision: Precision, device: torch.device) -> Keeper:
+    """Keeps weights in that way."""
+    return PackedKeeper() if precision == "packed" else ExactKeeper(device)
+
+
+@functools.cache
+def _is_packed_faster(threads: int) -> bool:
+    """For one column, with so many threads. Takes about a tenth of a second, once."""
+    with torch.inference_mode():
+        scales = torch.full((_ROWS, _COLUMNS // GROUP), 0.01)
+        levels = torch.full((_ROWS, _COLUMNS), 9, dtype=torch.uint8)
+        weight = FourBits(levels, scales, scales)
+        packed = [FourBitMatrix(weight) for _ in range(_COPIES)]
+        dense = [DenseMatrix(torch.ones(_ROWS, _COLUMNS)) for _ in range(_COPIES)]
+        return _least_time_s(packed) < _least_time_s(dense)
+
+
+def _least_time_s(matrices: Sequence[Matrix]) -> float:
+    """One column through all of them, so that each comes from memory: the best of a few turns."""
+    x = torch.ones(1, _COLUMNS)
+    times_s = []
+    for _ in range(_TURNS):
+        started = time.perf_counter()
+        for matrix in matrices:
+            matrix(x)
+        times_s.append(time.perf_counter() - started)
+    return min(times_s)
