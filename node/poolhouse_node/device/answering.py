@@ -76,6 +76,10 @@ class Answering:
     notify: Notify
     my_id: Callable[[], str]
     until_whole: Callable[[Callable[[], bool]], Awaitable[bool]]
+    give_up_waiting: Callable[[], None] = lambda: None
+    """An answer is stopped that a silent device holds up."""
+    awaited: Callable[[], str] = lambda: ""
+    """What the chain waits for, in words."""
     queue: AskQueue = field(default_factory=AskQueue)
     transcript: deque[Answered] = field(default_factory=lambda: deque(maxlen=HISTORY_KEPT))
     _wanted: dict[Ask, asyncio.Future[AnswerRecord]] = field(default_factory=dict)
@@ -95,6 +99,7 @@ class Answering:
             raise AskRefused("The question is empty.")
         place = self.queue.put(ask)
         self._wanted[ask] = asyncio.get_running_loop().create_future()
+        self._stop &= place > 0
         if place:
             self.tell(ask.asker, Queued(pos=place))
             self.broadcast(Queue(n=len(self.queue.waiting)))
@@ -106,6 +111,7 @@ class Answering:
         running = self.queue.running
         if running is not None and asker in {running.asker, self.my_id()}:
             self._stop = True
+            self.give_up_waiting()
 
     def withdraw(self, asker: str) -> None:
         """A device left: its waiting questions are dropped."""
@@ -150,6 +156,7 @@ class Answering:
             if not wanted.done():
                 wanted.set_result(done)
             self.queue.next()
+            self._stop = False
             self._say_places()
 
     # ---- across a restart ----------------------------------------------------------------------
@@ -212,7 +219,6 @@ class Answering:
         self.broadcast(Queue(n=len(self.queue.waiting)))
 
     async def _answer(self, ask: Ask) -> AnswerRecord:
-        self._stop = False
         running = self._running = self._begin(ask)
         exchange = Exchange(ask.name, ask.text[:TEXT_CHARACTERS_MAX], list(running.ids))
         try:
@@ -250,6 +256,8 @@ class Answering:
         running.prompt_tokens = len(request.prompt_ids)
         failed: LapFailed | None = None
         for _ in range(TRIES):
+            if self._stop:
+                return Answer(reason="abort")
             if not await self.until_whole(lambda: self._stop):
                 if self._stop:
                     return Answer(reason="abort")
@@ -261,7 +269,10 @@ class Answering:
                     raise
                 failed = error
                 self.notify(AnswerWaits(str(error)))
-        raise failed or LapFailed("left", "The room was not whole in time for this question.")
+        waited_for = self.awaited()
+        raise failed or LapFailed(
+            "left", f"The room was not whole in time for this question ({waited_for or 'unknown'})."
+        )
 
     async def _go_on(
         self, request: GenerationRequest, exchange: Exchange, running: Running

@@ -49,6 +49,10 @@ class ChainGuard:
         """The device of that name was reported and is not back."""
         return name in {self.name_of(peer_id) for peer_id in self._watch.held}
 
+    def silent(self, now: float) -> list[tuple[str, float]]:
+        """Devices that were reported and are not back, with the seconds of their silence."""
+        return [(self.name_of(who), now - since) for who, since in self._watch.held.items()]
+
     def _judge(self, now: float) -> None:
         chain = self.chain()
         heard_at = {peer.link.peer_id: peer.link.heard_at for peer in chain}

@@ -186,11 +186,11 @@ class Host(Device):
         for peer in self.admitted():
             if self.name_of(peer.link.peer_id) == name:
                 called = clean_name(peer.hello.name if peer.hello else None, peer.link.peer_id)
-                self.gate.revoke({name, called})
-                self.doorman.save()
                 held = self.keeper.seats.at(peer.link.peer_id) is not None
                 self.send(peer, Bye(reason="The host ended this link."))
                 self.drop(peer, "was sent out by the host")
+                self.gate.revoke({name, called})
+                self.doorman.save()
                 if held:
                     self.keeper.deal_soon()
                 return True
@@ -200,6 +200,8 @@ class Host(Device):
         """Deal the layers anew over the devices that are here. Raises :class:`AskRefused`."""
         if self._answering is None:
             raise AskRefused("The model is not loaded yet.")
+        if self.keeper.is_dealing:
+            raise AskRefused("The layers are being dealt already.")
         if self._is_answering and self.keeper.is_whole:
             raise AskRefused("An answer is running: stop it first.")
         self.keeper.deal_soon()
@@ -236,6 +238,8 @@ class Host(Device):
             return self.keeper.degraded
         if self._answering is None:
             return "waiting for devices"
+        if not self.keeper.is_whole:
+            return self._awaited() or "waiting"
         return "answering" if self._is_answering else "online"
 
     @property
@@ -378,9 +382,9 @@ class Host(Device):
     def say_ready(self) -> None:
         self.broadcast(self.reception.ready_all())
 
-    def forget_caches(self) -> None:
+    def forget_caches(self, why: str) -> None:
         if self._answering is not None:
-            self._answering.trunk.forget()
+            self._answering.trunk.forget(why)
 
     def _begin_to_answer(self, trunk: Trunk) -> Answering:
         generation = self.settings.generation
@@ -394,6 +398,8 @@ class Host(Device):
             notify=self.notify,
             my_id=lambda: self.network.peer_id,
             until_whole=self.keeper.until_whole,
+            give_up_waiting=self.keeper.give_up_waiting,
+            awaited=self._awaited,
         )
         if self._remembered is not None:
             answering.take_up(self._remembered)
@@ -401,6 +407,10 @@ class Host(Device):
         self.tasks.spawn(self.keeper.guard.work(), "drop detection")
         self.tasks.spawn(self.keeper.work(), "keeping the chain")
         return answering
+
+    def _awaited(self) -> str:
+        waits = self.keeper.waits_for()
+        return waits[0] if waits else ""
 
     # ---- questions -----------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from poolhouse_node.device.dealing import Start, StartError, make_deal
-from poolhouse_node.device.events import RoomDegraded, RoomMended
+from poolhouse_node.device.events import Notice, RoomDegraded, RoomMended
 from poolhouse_node.device.guard import ChainGuard
 from poolhouse_node.device.laps import WorkerChain
 from poolhouse_node.device.orders import Orders
@@ -101,11 +101,15 @@ class ChainKeeper:
             raise
 
     def deal_soon(self) -> None:
-        """Deal again without waiting for anyone: a device was sent out, or a person says so."""
-        if self._is_online:
-            self._wants_deal = True
+        """Deal again without waiting for anyone: a device was sent out, or a person says so.
+
+        During a deal this counts only if that one fails.
+        """
+        if not self._is_online:
+            return
+        self._wants_deal = True
+        if not self._is_dealing:
             self._break("the layers are dealt again")
-            self._changed.set()
 
     @property
     def is_dealing(self) -> bool:
@@ -133,9 +137,13 @@ class ChainKeeper:
 
     def waits_for(self) -> tuple[str, float, float | None] | None:
         """What the chain waits for, for how many seconds, and seconds until it is dealt again."""
+        now = asyncio.get_running_loop().time()
         if self._broken_at is None:
-            return None
-        since_s = asyncio.get_running_loop().time() - self._broken_at
+            silent = self.guard.silent(now)
+            names = " and ".join(name for name, _ in silent)
+            longest_s = max((silent_s for _, silent_s in silent), default=0.0)
+            return (f"waiting for a sign of {names}", longest_s, None) if silent else None
+        since_s = now - self._broken_at
         rest_s = None if self.redeal_after_s is None else max(0.0, self.redeal_after_s - since_s)
         what = "waiting for a deal that works" if self._needs_deal else self.seats.awaited()
         return what or "dealing the layers again", since_s, rest_s
@@ -158,8 +166,11 @@ class ChainKeeper:
             self.shard = start.shard
             self._is_dealing = False
             self._room.dealing(now=False)
-        if self.seats.missing:  # between the last one's word and now
-            raise StartError(f"{self.seats.missing[0].name} left while the model was loading.")
+        lost = [seat for seat in self.seats if not (seat.is_here and seat.is_linked)]
+        if lost:  # between the last one's word and now
+            raise StartError(f"{lost[0].name} was lost while the model was loading.")
+        self.chain.mend(start.workers)
+        self._wants_deal = False
         self._needs_deal, self._is_online, self.degraded = False, True, None
         self._was_dealt = True
         self._broken_at = None
@@ -187,6 +198,7 @@ class ChainKeeper:
         """A device came in; True when it has its seat back and is told what to load."""
         seat = None if self._is_dealing or self._needs_deal else self.seats.sit(name, peer_id)
         if seat is None:
+            # After a deal that failed somebody else may do; during one it shows whether it fails.
             self._wants_deal |= self._needs_deal and self._is_online and self._may_hold(name)
             self._changed.set()
             return False
@@ -228,7 +240,14 @@ class ChainKeeper:
         lo, hi = seat.layers
         return f"{seat.name} {verb} (it held layers {lo}–{hi - 1})"
 
+    def give_up_waiting(self) -> None:
+        """The person stops an answer: laps that a silent device holds up fail at once."""
+        if self.guard.silent(asyncio.get_running_loop().time()):
+            self.chain.fail(LapFailed("timeout", "The answer was stopped."))
+
     def _when_again(self) -> str:
+        if self._wants_deal:
+            return "The layers are dealt again now."
         if self.redeal_after_s is None:
             return "It waits until the device is back; automatic re-deal is off."
         return f"Unless it is back in {self.redeal_after_s:.0f} s, the layers are dealt again."
@@ -267,6 +286,7 @@ class ChainKeeper:
         if seat is None or after is None or after.peer_id != linked_to:
             return
         seat.is_linked = ok
+        seat.link_news += 1
         if ok:
             self._mend_if_whole()
         else:
@@ -284,11 +304,14 @@ class ChainKeeper:
                 self._mend_if_whole()
             return
         seat.is_linked = False
+        seat.link_news += 1
         what = f"{name} stopped responding"
         if not self.guard.is_stalled(name):
             what += f" to {seat.name}"
         if self._is_dealing and self._start is not None:
             self._start.fail(f"{what} while the model was loading.")
+        elif self.is_whole:
+            self._room.notify(Notice(f"{what}; waiting until the link is back."))
         self._break(what)
 
     def _failed(self, peer_id: str, message: loading.ErrorReport) -> None:
@@ -352,6 +375,7 @@ class ChainKeeper:
                 await self._changed.wait()
         except TimeoutError:
             self._room.hurry()
+            self._orders.remind()
         else:
             self._changed.clear()
 
@@ -359,6 +383,7 @@ class ChainKeeper:
         return any(member.name == name for member in self._room.candidates(()))
 
     async def _deal_again(self) -> None:
+        self._break("the layers are dealt again")  # also when it was mended a moment ago
         host, broken_at = self._room.candidates(())[0], self._broken_at
         self._is_dealing, self._wants_deal = True, False
         self._room.broadcast(loading.Redeal(by=host.name, model=self._model.key))
@@ -383,7 +408,7 @@ class ChainKeeper:
     def _break(self, what: str) -> None:
         """Laps in flight fail; what the caches hold is unknown until the chain is whole again."""
         self.chain.break_off(LapFailed("left", f"{what}, so the answer could not go on."))
-        self._room.forget_caches()
+        self._room.forget_caches(f"{what}, so the answer could not go on.")
         if self._is_online and self._broken_at is None:
             self._broken_at = asyncio.get_running_loop().time()
         self._changed.set()
@@ -399,6 +424,8 @@ class ChainKeeper:
 
     def _mended(self, broken_at: float | None) -> None:
         self._changed.set()
+        if not self.is_whole:  # it is dealt again at once
+            return
         now = asyncio.get_running_loop().time()
         self._room.notify(RoomMended(now - (now if broken_at is None else broken_at)))
 

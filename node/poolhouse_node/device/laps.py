@@ -75,9 +75,9 @@ class WorkerChain:
         loop = asyncio.get_running_loop()
         returned: asyncio.Future[bytes] = loop.create_future()
         returned.add_done_callback(_heard)
-        link = self.link_to(self.workers[0])
+        link = self.link_to(self.workers[0]) if self.workers else None
         if self._broken is not None or link is None:
-            returned.set_exception(self._broken or self._unreachable(self.workers[0]))
+            returned.set_exception(self._broken or self._unreachable())
             return returned
         key = (frame.kind, frame.position)
         timeout_s = self.statistics.timeout_s(kind, self._slowest_rtt_s())
@@ -155,8 +155,10 @@ class WorkerChain:
     def _forget_report(self) -> None:
         self._reported, self._doubted = None, set()
 
-    def _unreachable(self, worker: str) -> LapFailed:
-        return LapFailed("left", f"The link to {self.name_of(worker)} is gone.")
+    def _unreachable(self) -> LapFailed:
+        if not self.workers:
+            return LapFailed("re-deal", "The layers were dealt again while the answer ran.")
+        return LapFailed("left", f"The link to {self.name_of(self.workers[0])} is gone.")
 
     def _slowest_rtt_s(self) -> float | None:
         return max((self.rtt_s(worker) or 0.0 for worker in self.workers), default=None)

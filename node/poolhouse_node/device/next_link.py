@@ -136,8 +136,11 @@ class NextLink:
     async def _opened(self, timeout_s: float, *, fresh: bool) -> bool:
         try:
             async with asyncio.timeout(timeout_s):
-                self.link = await self.open_link(self.target, fresh=fresh)
+                link = await self.open_link(self.target, fresh=fresh)
         except (LinkFailed, TimeoutError):
             return False
+        if not link.is_open:
+            return False
+        self.link = link
         self._stands.set()
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ __all__ = ["Orders"]
 
 RELINK_WAIT_S = 15.0
 """A device that does not say whether it linked is believed to have (section 7)."""
+REMIND_S = 30.0
+"""A worker that could not link is told again: the path may be back long after its own tries."""
 RETRY_S = 3.0
 """Before a device that could not link or load is told to try again."""
 
@@ -33,6 +36,7 @@ class Orders:
     tell: Callable[[str, Message], None]
     changed: Callable[[], None]
     """A seat counts as linked without its device having said so."""
+    _ordered_at: float = -math.inf
 
     def load(self, seat: Seat) -> None:
         """Tell a device its layers, and where its results go now."""
@@ -46,8 +50,24 @@ class Orders:
         before = self.seats().before(seat)
         if before is None or not before.is_here or not seat.is_here or before.is_linked:
             return
+        self._ordered_at = asyncio.get_running_loop().time()
         self.tell(before.peer_id, Next(next=seat.peer_id, relink=1))
-        self._later(RELINK_WAIT_S, self._believe_linked, before, seat)
+        before.link_news += 1
+        news = before.link_news
+
+        def unless_it_answered(before: Seat, seat: Seat) -> None:
+            if before.link_news == news and before.is_here and seat.is_here:
+                before.is_linked = True
+                self.changed()
+
+        self._later(RELINK_WAIT_S, unless_it_answered, before, seat)
+
+    def remind(self) -> None:
+        """Some links are still missing after a while: order them once more."""
+        if asyncio.get_running_loop().time() - self._ordered_at >= REMIND_S:
+            self._ordered_at = asyncio.get_running_loop().time()
+            for seat in self.seats():
+                self.relink(seat)
 
     def load_later(self, seat: Seat) -> None:
         """It could not load: once more in a while."""
@@ -56,11 +76,6 @@ class Orders:
     def relink_later(self, seat: Seat) -> None:
         """The one before it could not link: once more in a while."""
         self._later(RETRY_S, self.relink, seat)
-
-    def _believe_linked(self, before: Seat, seat: Seat) -> None:
-        if not before.is_linked and before.is_here and seat.is_here:
-            before.is_linked = True
-            self.changed()
 
     def _later(self, delay_s: float, call: Callable[..., None], *seats: Seat) -> None:
         """Call later, unless another device sits there by then."""

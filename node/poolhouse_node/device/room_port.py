@@ -66,6 +66,6 @@ class Room(Protocol):
         """``ai-ready-all`` to everyone."""
         ...
 
-    def forget_caches(self) -> None:
+    def forget_caches(self, why: str) -> None:
         """What the devices' caches hold is unknown, also when no lap was in flight."""
         ...

@@ -44,15 +44,22 @@ class Trunk:
     """Frames of a failed answer may still be in the chain."""
     firsts: deque[tuple[Kind, int]] = field(default_factory=lambda: deque(maxlen=3))
     """Kind and columns of the last frames that were sent at position 0."""
+    _epoch: int = 0
+    """Counts how often the caches were forgotten: work that began before is worth nothing."""
+    _why: str = "The chain changed while the answer ran."
 
     @property
     def position(self) -> int:
         """Where the next column is written."""
         return len(self.fed or ())
 
-    def forget(self) -> None:
-        """What the caches hold is unknown now: the next prompt starts from nothing."""
-        self.fed = None
+    def forget(self, why: str | None = None) -> None:
+        """What the caches hold is unknown now: the next prompt starts from nothing.
+
+        Whatever is being computed fails with ``why``, before a frame of it is sent.
+        """
+        self.fed, self._why = None, why or self._why
+        self._epoch += 1
         self._control = Control.NONE
         self._suspect = not self.chain.is_empty
 
@@ -103,7 +110,7 @@ class Trunk:
         fed = self.fed
         if fed and len(fed) < len(ids) and list(ids[: len(fed)]) == fed:
             return
-        await self.compute.run(self.shard.reset)
+        await self._compute(self.shard.reset)
         self._control = Control.NONE if self.chain.is_empty else RESET
         self.fed = []
 
@@ -130,7 +137,7 @@ class Trunk:
             hidden = shard.run(shard.embed(ids), position)
             return shard.head(hidden[-1:], candidates)
 
-        top = await self.compute.run(forward)
+        top = await self._compute(forward)
         self._fed().extend(ids)
         return _finite(top)
 
@@ -177,7 +184,7 @@ class Trunk:
     ) -> Awaitable[bytes]:
         """The host's own layers over ``ids``, and the frame sent; the lap is still open."""
         position, shard = len(self._fed()), self.shard
-        packed: Packed = await self.compute.run(
+        packed: Packed = await self._compute(
             lambda: shard.pack(shard.run(shard.embed(ids), position))
         )
         if not packed.sendable:
@@ -192,12 +199,22 @@ class Trunk:
 
     async def _head(self, payload: bytes, candidates: int) -> TopLogits:
         shard = self.shard
-        top = await self.compute.run(lambda: shard.head(shard.unpack(payload, 1), candidates))
+        top = await self._compute(lambda: shard.head(shard.unpack(payload, 1), candidates))
         return _finite(top)
+
+    async def _compute[T](self, call: Callable[[], T]) -> T:
+        """Run on the compute thread. Raises :class:`LapFailed` when :meth:`forget` came between:
+        the layers may have been dealt again, and this trunk retired.
+        """
+        epoch = self._epoch
+        result = await self.compute.run(call)
+        if epoch != self._epoch:
+            raise LapFailed("left", self._why)
+        return result
 
     def _fed(self) -> list[int]:
         if self.fed is None:
-            raise LapFailed("re-deal", "The layers were dealt again while the answer ran.")
+            raise LapFailed("left", self._why)
         return self.fed
 
     @property

@@ -25,6 +25,8 @@ class Seat:
     """Its layers are loaded."""
     is_linked: bool = True
     """Its link to the next device stands, as far as is known."""
+    link_news: int = 0
+    """Counts orders to link and answers to them: an older order's deadline is void."""
 
     @property
     def words(self) -> str:
