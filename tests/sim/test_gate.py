@@ -285,3 +285,19 @@ def test_a_link_that_only_pings_loses_its_place():
         await network.close()
 
     in_room(scenario)
+
+
+def test_a_device_is_sent_out_also_when_the_disk_takes_nothing():
+    async def scenario(room, host):
+        def full_disk():
+            raise OSError("No space left on device")
+
+        otter = await room.join("otter", secrets=Secrets(key=host.gate.key))
+        host.doorman.save = full_disk
+        with pytest.raises(OSError, match="No space left"):
+            host.kick("otter")
+        await asyncio.sleep(1)
+        assert otter.network.peer_id not in host.peers
+        assert not host.gate.passes
+
+    in_room(scenario)

@@ -17,6 +17,7 @@ from poolhouse_node.cli.loading import describe_engine
 from poolhouse_node.cli.resuming import closed_at_the_end, lock_room, open_or_claim, recorded
 from poolhouse_node.cli.room import describe_path
 from poolhouse_node.cli.rooms import make_host, make_invite
+from poolhouse_node.cli.saving import SavedIfPossible
 from poolhouse_node.cli.state import RoomState
 from poolhouse_node.room.asks import AskRefused
 from poolhouse_node.room.record import RoomMemory
@@ -50,6 +51,10 @@ __all__ = [
 
 BACK_WITHIN_S = 25.0
 """What devices of a resumed room get to come back to their seats."""
+GATE_LOST = (
+    "This room's key and passes are not kept: they count until this host ends, and a host that is "
+    "started again may know others"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,7 @@ async def hosted_room(
     memory = RoomMemory() if former is None else former.memory_for(model.key)
     choices = recorded(options, code=code, host_name=name, model_key=model.key, devices=devices)
     keeper = RecordKeeper(state, choices, memory, view.say, is_passing=is_passing)
+    save_gate = SavedIfPossible(state.save_gate, GATE_LOST, view.say)
     host = make_host(
         network,
         view,
@@ -107,13 +113,13 @@ async def hosted_room(
         loader=loader,
         settings=options.settings(),
         gate=gate,
-        save_gate=state.save_gate,
+        save_gate=save_gate,
         save_memory=keeper.save,
         memory=None if former is None else memory,
         seed=options.seed,
     )
     with lock_room(state, former):
-        state.save_gate(gate.state())
+        save_gate(gate.state())
         async with keeper, host, closed_at_the_end(host, keeper):
             yield HostedRoom(host, state, gate, place, memory)
 

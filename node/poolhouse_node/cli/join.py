@@ -16,6 +16,7 @@ from poolhouse_node.cli.loading import EngineLoader
 from poolhouse_node.cli.machine import default_name, default_pledge_gb, fair_threads, free_cores
 from poolhouse_node.cli.options import DEFAULT_SIGNAL
 from poolhouse_node.cli.rooms import Place, make_joined, read_invite
+from poolhouse_node.cli.saving import SavedIfPossible
 from poolhouse_node.cli.state import RoomState
 from poolhouse_node.cli.view import TerminalView
 from poolhouse_node.device.answers import AskFailed
@@ -27,7 +28,7 @@ from poolhouse_node.weights.cache import default_cache
 from poolhouse_node.weights.source import ModelStore
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from poolhouse_node.device.joined import JoinedDevice
     from poolhouse_node.rtc.ice import PathSettings
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = ["JoinOptions", "ask_room", "join_room"]
 
+NOT_KEPT = (
+    "This device's pass is not kept: it counts as long as this process runs, and the next one "
+    "needs the link again, or is asked about"
+)
 ORIGIN = re.compile(r"https?://[^/?#]+", re.IGNORECASE)
 
 
@@ -62,12 +67,14 @@ class JoinOptions:
         # A link that somebody sent may name any server: none of those gets the API token.
         return Place.read(said, self.engine, self.paths, self.environment if self.signal else None)
 
-    def secrets(self, invite: Invite, name: str) -> Secrets:
-        """What this device can prove: the link's key, and the pass it was given before."""
+    def secrets(self, invite: Invite, name: str, say: Callable[[str], None]) -> Secrets:
+        """What this device can prove: the link's key, and the pass it was given before.
+
+        ``say`` tells the person when a new pass cannot be kept.
+        """
         state = RoomState.of(invite.code, self.environment)
-        return Secrets(
-            invite.key, state.load_pass(name), lambda given: state.save_pass(name, given)
-        )
+        save = SavedIfPossible[str](lambda given: state.save_pass(name, given), NOT_KEPT, say)
+        return Secrets(invite.key, state.load_pass(name), save)
 
     def notebook(self, invite: Invite, name: str) -> LoadNotebook:
         """Where a death while loading is known by, to the next process of this name."""
@@ -95,7 +102,7 @@ async def _device(
         name=name,
         pledge_gb=pledge_gb,
         loader=loader,
-        held=options.secrets(invite, name),
+        held=options.secrets(invite, name, view.say),
         trust_unverified=options.trust_unverified,
         notebook=None if pledge_gb is None else options.notebook(invite, name),
     )
@@ -126,7 +133,8 @@ async def _as_long_as_it_may_be_back(
             return await _join_once(options, view, loader, name)
         except (JoinFailed, SignalingError) as error:
             wait_s = next_knock_s(started_at, last, loop.time())
-            was_inside = bool(options.secrets(read_invite(options.room), name).come_back_pass)
+            invite = read_invite(options.room)
+            was_inside = bool(options.secrets(invite, name, view.say).come_back_pass)
             if isinstance(error, JoinRefused) or not was_inside or wait_s is None:
                 raise
             if not said:

@@ -33,7 +33,13 @@ class HostCommands:
     """The invite link as it is now."""
 
     def handle(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Carry out ``{"command": ..., "name": ...}``; an unknown one is an error."""
+        """Carry out ``{"command": ..., "name": ...}``; one that fails or is unknown is an error."""
+        try:
+            return self._carry_out(request)
+        except OSError as error:
+            return {"error": f"It could not be done, or not be kept: {error}."}
+
+    def _carry_out(self, request: Mapping[str, Any]) -> dict[str, Any]:
         command, name = str(request.get("command")), str(request.get("name") or "")
         match command:
             case "status":

@@ -398,6 +398,7 @@ class Host(Device):
             notify=self.notify,
             my_id=lambda: self.network.peer_id,
             until_whole=self.keeper.until_whole,
+            remember=self._remembering.now,
             give_up_waiting=self.keeper.give_up_waiting,
             awaited=self._awaited,
         )
