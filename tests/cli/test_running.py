@@ -10,6 +10,16 @@ from poolhouse_node.cli.failures import CommandFailed
 from poolhouse_node.cli.running import PARENT_FD, _run, ended_by
 
 
+@pytest.fixture(autouse=True)
+def handlers():
+    """A command keeps its handlers to the end of its process; this process goes on."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["int", "term"]
 )

@@ -76,6 +76,8 @@ class Answering:
     notify: Notify
     my_id: Callable[[], str]
     until_whole: Callable[[Callable[[], bool]], Awaitable[bool]]
+    remember: Callable[[], None] = lambda: None
+    """A question was taken, or its answer begins: a host started again must know."""
     give_up_waiting: Callable[[], None] = lambda: None
     """An answer is stopped that a silent device holds up."""
     awaited: Callable[[], str] = lambda: ""
@@ -104,6 +106,7 @@ class Answering:
             self.tell(ask.asker, Queued(pos=place))
             self.broadcast(Queue(n=len(self.queue.waiting)))
         self._arrived.set()
+        self.remember()
         return self._wanted[ask]
 
     def stop(self, asker: str) -> None:
@@ -220,6 +223,7 @@ class Answering:
 
     async def _answer(self, ask: Ask) -> AnswerRecord:
         running = self._running = self._begin(ask)
+        self.remember()
         exchange = Exchange(ask.name, ask.text[:TEXT_CHARACTERS_MAX], list(running.ids))
         try:
             result = await self._generate(exchange, running)
