@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from poolhouse_node.device.answers import AskFailed
+from poolhouse_node.device.doorman import SeveralWait
 from poolhouse_node.device.entrance import SOMEONE_BETWEEN, UNVERIFIED, Secrets
 from poolhouse_node.device.events import (
     AnswerStarted,
@@ -63,6 +64,44 @@ def test_the_person_may_say_the_digits_instead_of_the_name():
         await asyncio.sleep(5)
         assert host.doorman.allow(host.doorman.waiting()[0].digits.replace(" ", ""))
         await join
+
+    in_room(scenario)
+
+
+@pytest.mark.parametrize("act", ["allow", "deny"])
+def test_a_name_that_two_devices_use_lets_in_neither(act):
+    """Names are claims: only the digits say who is meant."""
+
+    async def scenario(room, host):
+        _, first = await joining(room, "otter")
+        await asyncio.sleep(5)
+        _, second = await joining(room, "otter")
+        await asyncio.sleep(5)
+        digits = [each.digits for each in host.doorman.waiting()]
+        with pytest.raises(SeveralWait, match=f"{digits[0]}, {digits[1]}"):
+            getattr(host.doorman, act)("otter")
+        await asyncio.sleep(5)
+        assert not first.done()
+        assert not second.done()
+        assert host.doorman.allow(digits[1]).digits == digits[1]
+        await second
+        assert not first.done()
+        assert host.doorman.allow("otter").digits == digits[0]
+        await first
+
+    in_room(scenario)
+
+
+def test_nobody_takes_the_digits_of_another_as_a_name():
+    async def scenario(room, host):
+        _, join = await joining(room, "otter")
+        await asyncio.sleep(5)
+        digits = host.doorman.waiting()[0].digits
+        _, other = await joining(room, digits)
+        await asyncio.sleep(5)
+        assert host.doorman.allow(digits).name == "otter"
+        await join
+        assert not other.done()
 
     in_room(scenario)
 

@@ -101,7 +101,12 @@ HostedRoom = Annotated[
     str | None,
     typer.Option("--room", metavar="CODE", help="Which room, when several are hosted here."),
 ]
-WaitingDevice = Annotated[str, typer.Argument(help="Name or six digits of the waiting device.")]
+WaitingDevice = Annotated[
+    str,
+    typer.Argument(
+        help="Name or six digits of the waiting device. Several that use one name: the digits."
+    ),
+]
 Model = Annotated[
     str,
     typer.Option(

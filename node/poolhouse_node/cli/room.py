@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from poolhouse_node.cli.failures import CommandFailed
 from poolhouse_node.cli.room_socket import call_host
 from poolhouse_node.cli.state import RoomState, rooms_here
+from poolhouse_node.device.doorman import SeveralWait
 from poolhouse_node.room.asks import AskRefused
 from poolhouse_node.wire.codes import format_code, parse_code
 
@@ -61,10 +62,18 @@ class HostCommands:
 
     def _decide(self, command: str, name: str) -> dict[str, Any]:
         if not name:
-            names = ", ".join(each.name for each in self.host.doorman.waiting()) or "nobody"
+            waiting = self.host.doorman.waiting()
+            names = ", ".join(f"{each.name} ({each.digits or 'no digits'})" for each in waiting)
+            names = names or "nobody"
             return {"error": f"Say who: waiting are {names}."}
         act = self.host.doorman.allow if command == "allow" else self.host.doorman.deny
-        return _done(act(name), f"Nobody called {name!r} is waiting.")
+        try:
+            decided = act(name)
+        except SeveralWait as error:
+            return {"error": str(error)}
+        if decided is None:
+            return {"error": f"Nobody called {name!r} is waiting."}
+        return {"ok": True, "name": decided.name, "digits": decided.digits}
 
     def _the_only_one_waiting(self) -> str:
         waiting = self.host.doorman.waiting()
@@ -96,15 +105,18 @@ def show(answer: Mapping[str, Any]) -> str:
     if "invite" in answer:
         return f"New invite link, the old ones are dead: {answer['invite']}"
     if "devices" not in answer:
-        return "Done."
+        return f"Done: {answer['name']}, {_digits(answer)}." if answer.get("name") else "Done."
     lines = [f"room {format_code(answer['code'])}: {answer['state']}"]
     if answer["waits_for"]:
         lines.append(f"  {_awaited(answer['waits_for'])}")
     lines += [_device_line(device) for device in answer["devices"]]
     for waiting in answer["waiting"]:
-        digits = f", digits {waiting['digits']}" if waiting["digits"] else ""
-        lines.append(f"  ? {waiting['name']} waits ({waiting['label']}{digits})")
+        lines.append(f"  ? {waiting['name']} waits ({waiting['label']}, {_digits(waiting)})")
     return "\n".join(lines)
+
+
+def _digits(waiting: Mapping[str, Any]) -> str:
+    return f"digits {waiting['digits']}" if waiting["digits"] else "no digits"
 
 
 def _awaited(waits_for: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from poolhouse_node.room.roster import clean_meta, clean_name, device_label
 from poolhouse_node.wire.messages.joining import Auth, Lobby
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from poolhouse_node.device.device import Peer
     from poolhouse_node.device.events import Notify
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from poolhouse_node.wire.messages import Message
     from poolhouse_node.wire.messages.joining import AuthProof, Hello
 
-__all__ = ["Doorman", "Waiting"]
+__all__ = ["Doorman", "SeveralWait", "Waiting"]
 
 PROOF_S = 30.0
 """More than a joiner needs to answer a challenge. Who does not may wait nowhere else."""
@@ -60,6 +60,17 @@ class Waiting:
     label: str
     digits: str | None
     """Six digits that its person sees too, unless someone stands between."""
+
+
+class SeveralWait(Exception):
+    """A name is no answer to "who?": names are claims, and several devices make this one."""
+
+    def __init__(self, name: str, waiting: Sequence[Waiting]) -> None:
+        shown = ", ".join(each.digits or "no digits" for each in waiting)
+        super().__init__(
+            f"{len(waiting)} devices called {name!r} are waiting; say which by its digits: {shown}."
+        )
+        self.waiting = tuple(waiting)
 
 
 @dataclass(slots=True)
@@ -110,19 +121,24 @@ class Doorman:
         """Who is in the lobby, in the order of arrival."""
         return [self._waiting(knock) for knock in self._in_lobby()]
 
-    def allow(self, name: str) -> bool:
-        """Let a waiting device in; False when none of that name waits."""
-        knock = self._named(name)
-        if knock is not None:
-            self._admit(knock, self.gate.allow(knock.peer.link.peer_id))
-        return knock is not None
+    def allow(self, who: str) -> Waiting | None:
+        """Let in the device with this name or these digits; ``None`` when it does not wait.
 
-    def deny(self, name: str) -> bool:
-        """Refuse a waiting device; False when none of that name waits."""
-        knock = self._named(name)
-        if knock is not None:
-            self._refuse(knock, self.gate.deny(knock.peer.link.peer_id))
-        return knock is not None
+        Raises :class:`SeveralWait`.
+        """
+        knock = self._meant(who)
+        if knock is None:
+            return None
+        self._admit(knock, self.gate.allow(knock.peer.link.peer_id))
+        return self._waiting(knock)
+
+    def deny(self, who: str) -> Waiting | None:
+        """Refuse the device with this name or these digits; otherwise as :meth:`allow`."""
+        knock = self._meant(who)
+        if knock is None:
+            return None
+        self._refuse(knock, self.gate.deny(knock.peer.link.peer_id))
+        return self._waiting(knock)
 
     def gone(self, peer_id: str) -> bool:
         """A link closed; True when its device was not in yet."""
@@ -174,16 +190,14 @@ class Doorman:
         self._knocks.pop(knock.peer.link.peer_id, None)
         self.refuse(knock.peer, reason)
 
-    def _named(self, name: str) -> _Knock | None:
-        """By name, or by the six digits without the space."""
-        plain = name.replace(" ", "")
-        for knock in self._in_lobby():
-            if plain in {
-                knock.name.replace(" ", ""),
-                (knock.digits or "-").replace(" ", ""),
-            }:
-                return knock
-        return None
+    def _meant(self, who: str) -> _Knock | None:
+        """By the six digits, spaced or not, which nobody can choose; else by name."""
+        plain, lobby = who.replace(" ", ""), self._in_lobby()
+        found = [knock for knock in lobby if (knock.digits or "").replace(" ", "") == plain != ""]
+        found = found or [knock for knock in lobby if knock.name.replace(" ", "") == plain]
+        if len(found) > 1:
+            raise SeveralWait(who, [self._waiting(knock) for knock in found])
+        return found[0] if found else None
 
     def _in_lobby(self) -> list[_Knock]:
         """A request goes with its link, also when another link took that one's place."""
