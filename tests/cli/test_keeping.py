@@ -146,3 +146,12 @@ async def test_a_cancelled_room_is_kept(state):
     with pytest.raises(asyncio.CancelledError):
         await task
     assert state.load_record().memory.answers == 7
+
+
+async def test_a_record_that_cannot_be_deleted_is_said(state):
+    (state.make_folder() / "room.json").mkdir()
+    said = []
+    async with keep(state, said) as keeper:
+        keeper.room_is_over()
+    assert "could not be resumed" in said[0]
+    assert "could not be deleted" in said[1]

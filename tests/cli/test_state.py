@@ -6,6 +6,7 @@ import signal
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from poolhouse_node.cli.failures import CommandFailed
 from poolhouse_node.cli.room import forget_room
-from poolhouse_node.cli.state import RoomState, recorded_rooms
+from poolhouse_node.cli.state import RoomState, recorded_rooms, rooms_here
 from poolhouse_node.room.gate import GateState
 from poolhouse_node.room.record import RoomMemory, RoomRecord
 from tests.support.kept_room import CODE, kept
@@ -93,6 +94,7 @@ def test_no_folder_means_no_records(environment):
 
 SAVE_FOR_EVER = """
 import sys
+from pathlib import Path
 from poolhouse_node.cli.failures import CommandFailed
 from poolhouse_node.cli.room import forget_room
 from poolhouse_node.cli.state import RoomState
@@ -203,8 +205,71 @@ def test_a_death_is_told_for_ten_minutes(state, age_s, ago_s):
     assert (death and death.ago) == ago_s
 
 
-@pytest.mark.parametrize("at", ["x", None, [], {}, float("nan"), float("inf")])
+@pytest.mark.parametrize("at", ["x", None, [], {}, float("nan"), float("inf"), 10**400])
 def test_a_broken_note_is_no_death(state, at):
     folder = state.make_folder()
     (folder / "loading-cellar.json").write_text(json.dumps({"version": 1, "at": at}))
     assert state.load_death("cellar", 1000.0) is None
+
+
+# ---- folders that are no good -------------------------------------------------------------------
+
+
+def no_rooms_folder(folder) -> None:
+    (folder / "rooms").write_text("")
+
+
+def no_room_folder(folder) -> None:
+    (folder / "rooms").mkdir()
+    (folder / "rooms" / CODE).write_text("")
+
+
+def lock_is_a_folder(folder) -> None:
+    (folder / "rooms" / CODE / "host.lock").mkdir(parents=True)
+
+
+@pytest.mark.parametrize("spoil", [no_rooms_folder, no_room_folder, lock_is_a_folder])
+def test_a_folder_that_cannot_be_used_is_a_sentence(tmp_path, environment, state, spoil):
+    spoil(tmp_path)
+    with pytest.raises(CommandFailed, match="cannot be used"):
+        state.lock()
+    assert state.load_gate() == {}
+    assert state.load_pass("otter") == ""
+    assert state.load_record() is None
+    assert rooms_here(environment) == []
+    assert recorded_rooms(environment) == []
+
+
+def test_a_folder_that_cannot_be_listed_is_a_sentence(environment, state, monkeypatch):
+    state.make_folder()
+
+    def closed(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", closed)
+    for listed in (rooms_here, recorded_rooms):
+        with pytest.raises(CommandFailed, match="cannot be used"):
+            listed(environment)
+
+
+@pytest.mark.parametrize(
+    "name", ["gate.json", "room.json", "pass-otter.json", "loading-otter.json"]
+)
+def test_a_folder_in_the_place_of_a_file_is_no_file(state, name):
+    (state.make_folder() / name).mkdir()
+    assert state.load_gate() == {}
+    assert state.load_record() is None
+    assert state.load_pass("otter") == ""
+    assert state.load_death("otter", 0.0) is None
+    with pytest.raises(OSError, match="irectory"):
+        state._write(name, b"")
+    assert [path.name for path in state.folder.iterdir()] == [name]
+
+
+def test_a_deeply_nested_file_is_none(state):
+    nested = "[" * 100_000
+    for name in ("gate.json", "room.json", "pass-otter.json"):
+        (state.make_folder() / name).write_text(f'{{"version": 1, "pass": {nested}')
+    assert state.load_gate() == {}
+    assert state.load_record() is None
+    assert state.load_pass("otter") == ""

@@ -105,7 +105,7 @@ async def host_room(options: HostOptions) -> int:
     )
     async with hosted as room:
         commands = HostCommands(room.host, room.invite)
-        async with serve_commands(room.state, commands.handle):
+        async with serve_commands(room.state, commands.handle, view.say):
             try:
                 _say_how_to_join(view, room.invite(), room.code, options)
                 serving = asyncio.ensure_future(_serve(room, options, view, commands))

@@ -64,7 +64,7 @@ class RecordKeeper:
         self._ends = True
         self._changed.set()
         await self._task
-        await (asyncio.to_thread(self._delete) if self._is_over else self._write())
+        await (self._forget() if self._is_over else self._write())
 
     async def _work(self) -> None:
         while not self._ends:
@@ -73,6 +73,12 @@ class RecordKeeper:
             self._changed.clear()
             if not self._ends:
                 await self._write()
+
+    async def _forget(self) -> None:
+        try:
+            await asyncio.to_thread(self._delete)
+        except OSError as error:
+            self._say(f"The record of this room could not be deleted ({error}).")
 
     async def _write(self) -> None:
         record = RoomRecord(saved_at=self._now(), options=self._options, memory=self._newest)

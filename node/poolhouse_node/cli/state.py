@@ -15,13 +15,14 @@ import shutil
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeGuard
 
+from poolhouse_node.cli.failures import CommandFailed
 from poolhouse_node.room import record as records
 from poolhouse_node.wire.messages.joining import Died
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from poolhouse_node.room.gate import GateState
     from poolhouse_node.room.record import RoomRecord
@@ -84,17 +85,26 @@ class RoomState:
     # ---- hosting -------------------------------------------------------------------------------
 
     def lock(self) -> RoomLock | None:
-        """Become the room's only host on this machine; ``None`` when another process is."""
-        descriptor = os.open(self.make_folder() / "host.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        """Become the room's only host on this machine; ``None`` when another process is.
+
+        Raises :class:`CommandFailed` when the folder cannot be used.
+        """
+        with _failing_of(self.folder):
+            descriptor = os.open(self.make_folder() / "host.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
             return None
-        for name in (GATE, RECORD):  # what a killed host had not finished
-            for unfinished in self.folder.glob(f".{name}.*"):
-                unfinished.unlink(missing_ok=True)
+        self._clear_away()
         return RoomLock(descriptor)
+
+    def _clear_away(self) -> None:
+        """Delete what a killed host had not finished; what cannot be deleted harms nobody."""
+        for name in (GATE, RECORD):
+            for unfinished in self.folder.glob(f".{name}.*"):
+                with contextlib.suppress(OSError):
+                    unfinished.unlink()
 
     def load_gate(self) -> dict[str, Any]:
         """The gate of a room hosted here before; empty when there is none that can be read."""
@@ -146,7 +156,7 @@ class RoomState:
     def load_death(self, device: str, now: float) -> Died | None:
         """What to tell the host when this device was killed while it loaded (liveness, 9)."""
         at = self._load(_file_of("loading", device)).get("at")
-        return _death(at, now) if isinstance(at, int | float) else None
+        return _death(float(at), now) if _is_time(at) else None
 
     # ---- files ---------------------------------------------------------------------------------
 
@@ -167,7 +177,7 @@ class RoomState:
     def _load(self, name: str) -> dict[str, Any]:
         try:
             found = json.loads((self.folder / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) and found.get("version") == VERSION else {}
 
@@ -198,6 +208,11 @@ def _file_of(what: str, device: str) -> str:
     return f"{what}-{spelled}.json"
 
 
+def _is_time(at: object) -> TypeGuard[float]:
+    """A number that a clock may have said; JSON has others, too large for any."""
+    return isinstance(at, int | float) and abs(at) < 1 << 53
+
+
 def _death(at: float, now: float) -> Died | None:
     """A death at ``at``, as it is told at ``now``; later than ten minutes it is of no use."""
     if not abs(now - at) <= DEATH_TOLD_S:
@@ -220,5 +235,18 @@ def recorded_rooms(environment: Mapping[str, str]) -> list[tuple[RoomState, Room
 
 def _all_rooms(environment: Mapping[str, str]) -> list[RoomState]:
     folder = _rooms(environment)
-    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    with _failing_of(folder):
+        found = sorted(folder.iterdir()) if folder.is_dir() else []
     return [RoomState(path) for path in found]
+
+
+@contextlib.contextmanager
+def _failing_of(folder: Path) -> Iterator[None]:
+    """A folder that cannot be used is a sentence for the person, as :class:`CommandFailed`."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise CommandFailed(
+            f"The state folder {folder} cannot be used: {why}. {STATE} names another one."
+        ) from error
