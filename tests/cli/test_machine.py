@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from poolhouse_node.cli.machine import fair_threads, free_cores
+from poolhouse_node.cli.machine import fair_threads, free_cores, has_wide_vectors
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,13 @@ def test_free_cores_know_load_and_container_limits(monkeypatch, tmp_path, quota,
     if quota is not None:
         path.write_text(quota)
     assert free_cores(path) == cores
+
+
+@pytest.mark.parametrize(
+    ("flags", "wide"), [("fpu sse2 avx2 bmi2", True), ("fpu sse2", False), (None, False)]
+)
+def test_wide_vectors_are_read_from_what_the_kernel_says(tmp_path, flags, wide):
+    path = tmp_path / "cpuinfo"
+    if flags is not None:
+        path.write_text(f"flags\t\t: {flags} \n")
+    assert has_wide_vectors(path) == wide

@@ -35,3 +35,27 @@ def test_rooms_are_measured_beside_one_process():
     assert all(figure["tokens_per_s"] > 1 for figure in figures)
     assert all(0 < figure["ttft_s"] < 20 for figure in figures)
     assert figures[0]["ratio"] == 1
+
+
+@pytest.mark.model
+def test_both_precisions_are_measured_beside_another_program():
+    arguments = ("--against", "llama.cpp", "--repeats", "1", "--tokens", "8", "--threads", "1")
+    ended = run("bench", "decode", *arguments, "--json", timeout_s=150)
+    assert ended.process.returncode == 0, ended.stderr
+    figures = ended.json()
+    assert [(figure["program"], figure["prompt_tokens"]) for figure in figures] == [
+        (program, prompt) for prompt in (36, 1000) for program in ("exact", "packed", "llama.cpp")
+    ]
+    assert all(figure["tokens_per_s"] > 1 for figure in figures)
+    exact, packed, peer = figures[:3]
+    assert packed["decode_ratios"]["llama.cpp"] == pytest.approx(
+        packed["tokens_per_s"] / peer["tokens_per_s"], abs=0.02
+    )
+    assert exact["ttft_ratios"].keys() == {"llama.cpp"}
+    assert not peer["decode_ratios"]
+
+
+def test_an_unknown_peer_is_told():
+    ended = run("bench", "decode", "--against", "nobody", timeout_s=60)
+    assert ended.process.returncode == 1
+    assert "not 'nobody'" in ended.stderr

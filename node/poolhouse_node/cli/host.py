@@ -16,7 +16,7 @@ from poolhouse_node.cli.hosting import (
     hosted_room,
     say_what_runs,
 )
-from poolhouse_node.cli.loading import EngineLoader, open_model
+from poolhouse_node.cli.loading import EngineLoader, describe_engine, open_model
 from poolhouse_node.cli.machine import default_name, default_pledge_gb, fair_threads, free_cores
 from poolhouse_node.cli.pulling import pull_with_progress, require_computable
 from poolhouse_node.cli.resuming import find_former, resumed
@@ -50,6 +50,7 @@ class HostOptions:
     pledge_gb: float | None = None
     device: str = "auto"
     threads: int | None = None
+    precision: str = "auto"
     code: str | None = None
     split: tuple[int, ...] | None = None
     context_size: int | None = None
@@ -60,6 +61,7 @@ class HostOptions:
     denies_unknown: bool = False
     takes_older_devices: bool = False
     """Take raw secrets and unproved stripes of devices from before the proofs."""
+    takes_api_clients: bool = True
     redeal_after_s: float | None = 60.0
     """``None``: never without the person."""
     resume: bool = False
@@ -78,6 +80,7 @@ class HostOptions:
         gate = Gate.restore(secrets.token_bytes, state.load_gate())
         gate.asks = not self.is_open
         gate.takes_raw_secrets = self.takes_older_devices
+        gate.takes_api_clients = self.takes_api_clients
         return gate
 
 
@@ -89,16 +92,15 @@ async def host_room(options: HostOptions) -> int:
         options = resumed(options, former.options)
     require_computable(options.model)
     store, file = await pull_with_progress(options.model, view)
-    loader = EngineLoader(
-        store, options.device, options.threads or fair_threads(free_cores()), file
-    )
+    threads = options.threads or fair_threads(free_cores())
+    loader = EngineLoader(store, options.device, threads, file, options.precision)
     loader.warm_up()
     hosted = hosted_room(
         options,
         former,
         view,
         place=options.place,
-        model=open_model(file, options.context_size),
+        model=open_model(file, options.context_size, loader),
         loader=loader,
         name=options.name or default_name(),
         pledge_gb=options.pledge_gb or default_pledge_gb(),
@@ -158,7 +160,7 @@ async def _serve(
 
 async def _bring_online(room: HostedRoom, options: HostOptions, view: TerminalView) -> None:
     await _deal_as_soon_as_it_works(room, options.wait, view)
-    say_what_runs(room.host, view, options.device)
+    say_what_runs(room.host, view, describe_engine(options.device, options.precision))
 
 
 async def _deal_as_soon_as_it_works(room: HostedRoom, wait: int, view: TerminalView) -> None:

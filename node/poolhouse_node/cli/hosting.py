@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from poolhouse_node.cli.chat import questions
 from poolhouse_node.cli.failures import CommandFailed
 from poolhouse_node.cli.keeping import RecordKeeper
-from poolhouse_node.cli.loading import describe_engine
 from poolhouse_node.cli.resuming import closed_at_the_end, lock_room, open_or_claim, recorded
 from poolhouse_node.cli.room import describe_path
 from poolhouse_node.cli.rooms import make_host, make_invite
@@ -169,24 +168,24 @@ async def deal(room: HostedRoom, wait: int, view: TerminalView) -> None:
     await room.host.start()
 
 
-def say_what_runs(host: Host, view: TerminalView, device: str) -> None:
+def say_what_runs(host: Host, view: TerminalView, engine: str) -> None:
     """The engine, and the paths of the frames: direct, or through a relay."""
     paths = ", ".join(map(describe_path, host.transport.split(", ")))
-    view.say(describe_engine(device) + (f"; links: {paths}" if host.shares[1:] else ""))
+    view.say(engine + (f"; links: {paths}" if host.shares[1:] else ""))
 
 
-async def answer_once(host: Host, question: Question, *, as_json: bool, device: str) -> int:
+async def answer_once(host: Host, question: Question, *, as_json: bool, engine: str) -> int:
     """Ask, wait for the end of the answer, report; the exit status."""
     ids = question.ids(host.model)
     record = await host.ask(question.text, ids)
     if as_json:
-        print(json.dumps(report(host, record, device), ensure_ascii=False), flush=True)
+        print(json.dumps(report(host, record, engine), ensure_ascii=False), flush=True)
     if record.failure is not None:
         raise CommandFailed(record.failure)
     return 0
 
 
-def report(host: Host, record: AnswerRecord, device: str) -> dict[str, object]:
+def report(host: Host, record: AnswerRecord, engine: str) -> dict[str, object]:
     """The JSON line of an answer."""
     known: dict[str, object] = {
         "answer": record.text,
@@ -195,7 +194,7 @@ def report(host: Host, record: AnswerRecord, device: str) -> dict[str, object]:
         "ttft_s": _rounded(record.ttft_s),
         "tokens_per_s": _rounded(record.tokens_per_s),
         "devices": [{"name": s.name, "layers": [s.lo, s.hi]} for s in host.shares],
-        "engine": describe_engine(device),
+        "engine": engine,
         "transport": host.transport,
     }
     return known | ({"error": record.failure} if record.failure else {})

@@ -57,6 +57,7 @@ class JoinOptions:
     pledge_gb: float | None = None
     device: str = "auto"
     threads: int | None = None
+    precision: str = "auto"
     paths: PathSettings | None = None
     trust_unverified: bool = False
 
@@ -83,7 +84,8 @@ class JoinOptions:
     def loader(self) -> EngineLoader:
         """For the layers this device may be dealt."""
         store = ModelStore(default_cache(self.environment))
-        return EngineLoader(store, self.device, self.threads or fair_threads(free_cores()))
+        threads = self.threads or fair_threads(free_cores())
+        return EngineLoader(store, self.device, threads, precision=self.precision)
 
 
 async def _device(

@@ -6,8 +6,10 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
+from poolhouse_node.cli.machine import has_nvidia, has_wide_vectors
 from poolhouse_node.device.model import RoomModel
 from poolhouse_node.generate.tokenizer import Tokenizer
 from poolhouse_node.room.deal import ModelNeeds
@@ -15,6 +17,7 @@ from poolhouse_node.shard import ShardError
 from poolhouse_node.weights.catalogue import CATALOGUE
 from poolhouse_node.weights.errors import WeightsError
 from poolhouse_node.weights.facts import read_facts
+from poolhouse_node.weights.held import file_bytes, held_bytes
 from poolhouse_node.weights.opening import open_weights
 from poolhouse_node.weights.watch import PullWatch
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from poolhouse_node.shard import Shard
+    from poolhouse_node.weights.gguf_header import TensorInfo
     from poolhouse_node.weights.source import ModelFile, ModelStore
 
 __all__ = ["EngineLoader", "describe_engine", "open_model"]
@@ -32,11 +36,14 @@ PULL_SHARE = 0.9
 DEFAULT_CONTEXT = 2048
 
 
-def open_model(file: ModelFile, context_asked: int | None) -> RoomModel:
-    """What a host must know of its model. Raises ``WeightsError`` or ``TokenizerError``."""
+def open_model(file: ModelFile, context_asked: int | None, loader: EngineLoader) -> RoomModel:
+    """What a host must know of its model. Raises ``WeightsError`` or ``TokenizerError``.
+
+    Layers are counted as large as ``loader`` holds them here; other devices may hold them smaller.
+    """
     row = CATALOGUE.get(file.key)
     with open_weights(file.path) as gguf:
-        facts = read_facts(gguf)
+        facts = read_facts(gguf, loader.holds())
         tokenizer = Tokenizer.from_metadata(gguf.metadata)
     if row is not None:
         context_size = row.context.asked(context_asked)
@@ -56,9 +63,23 @@ class EngineLoader:
     threads: int = 1
     own: ModelFile | None = None
     """The file this device's person chose, found already. Others are named by the room's host."""
+    precision: str = "auto"
     _thread: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="loader")
     )
+
+    def holds(self) -> Callable[[TensorInfo], int]:
+        """How many bytes of memory a tensor will take. Known before torch is imported.
+
+        ``auto`` is taken for packed where this machine has what torch's packed product needs; that
+        it is faster is measured only when layers come.
+        """
+        if self.device.startswith("cuda") or (self.device == "auto" and has_nvidia()):
+            return file_bytes
+        is_packed = self.precision == "packed"
+        if self.precision == "auto" and self.device in {"auto", "cpu"}:
+            is_packed = has_wide_vectors()
+        return partial(held_bytes, is_packed=is_packed)
 
     def warm_up(self) -> None:
         """Import torch in the loader thread now: it takes seconds, and layers will come."""
@@ -90,6 +111,7 @@ class EngineLoader:
                 context_size=context_size,
                 host=host,
                 device=self.device,
+                precision=self.precision,
                 progress=_scaled(tell, base),
                 cancelled=stopped.is_set,
             )
@@ -126,12 +148,13 @@ def _import_engine() -> None:
     import poolhouse_node.engine  # noqa: F401 - for its time
 
 
-def describe_engine(device: str) -> str:
+def describe_engine(device: str, precision: str) -> str:
     """The engine in use, for people and for the JSON line."""
     import torch
 
-    from poolhouse_node.engine import pick_device
+    from poolhouse_node.engine import choose_precision, pick_device
 
     chosen = pick_device(device)
     name = torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else chosen.type
-    return f"torch {torch.__version__} on {name}, float32"
+    kept = {"exact": "float32", "packed": "packed weights"}[choose_precision(precision, chosen)]
+    return f"torch {torch.__version__} on {name}, {kept}"

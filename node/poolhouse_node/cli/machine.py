@@ -15,10 +15,13 @@ __all__ = [
     "device_meta",
     "fair_threads",
     "free_cores",
+    "has_nvidia",
+    "has_wide_vectors",
     "memory_gb",
     "usable_cores",
 ]
 
+_CPU_INFO = Path("/proc/cpuinfo")
 _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 PLEDGE_SHARE = 0.5
@@ -66,6 +69,19 @@ def fair_threads(cores: float, devices_here: int = 1) -> int:
     and on a busy machine the slowest of them is asleep.
     """
     return max(1, round(cores) // max(1, devices_here))
+
+
+def has_nvidia() -> bool:
+    """A driver of NVIDIA is loaded, so that torch finds a GPU most likely."""
+    return Path("/dev/nvidiactl").exists()
+
+
+def has_wide_vectors(cpuinfo: Path = _CPU_INFO) -> bool:
+    """This CPU has AVX2: what torch's product of packed weights is made for."""
+    try:
+        return " avx2 " in cpuinfo.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
 
 
 def default_name() -> str:

@@ -108,6 +108,7 @@ def up(
     rtc: opt.EngineChoice = "libdatachannel",
     device: opt.DeviceName = "auto",
     threads: opt.Threads = None,
+    precision: opt.PrecisionName = "auto",
     code: opt.Code = None,
     resume: opt.Resume = False,
     redeal_after: opt.RedealAfter = opt.DEFAULT_REDEAL_AFTER,
@@ -139,6 +140,7 @@ def up(
         context_size=context_size,
         device=device,
         threads=threads,
+        precision=precision,
         code=code,
         wait=devices - 1,
         is_open=True,
@@ -165,6 +167,7 @@ def host(
         bool, typer.Option(help="Refuse whoever has no invite link or pass, without asking.")
     ] = False,
     take_older_devices: opt.TakeOlderDevices = False,
+    api_clients: opt.ApiClients = True,
     wait: Annotated[
         int, typer.Option(min=0, max=64, help="Deal the layers when this many devices joined.")
     ] = 1,
@@ -188,6 +191,7 @@ def host(
     bind: opt.Bind = None,
     device: opt.DeviceName = "auto",
     threads: opt.Threads = None,
+    precision: opt.PrecisionName = "auto",
 ) -> None:
     """Open a room: other devices join it, together you hold the model."""
     from poolhouse_node.cli.host import host_room
@@ -210,11 +214,13 @@ def host(
                 context_size=context_size,
                 device=device,
                 threads=threads,
+                precision=precision,
                 code=code,
                 wait=wait,
                 is_open=open_room,
                 denies_unknown=deny_unknown,
                 takes_older_devices=take_older_devices,
+                takes_api_clients=api_clients,
                 redeal_after=redeal_after,
                 resume=resume,
                 said=_said(context),
@@ -238,6 +244,7 @@ def join(
     bind: opt.Bind = None,
     device: opt.DeviceName = "auto",
     threads: opt.Threads = None,
+    precision: opt.PrecisionName = "auto",
 ) -> None:
     """Hold layers in a room until it is over."""
     from poolhouse_node.cli.join import join_room
@@ -252,6 +259,7 @@ def join(
         pledge_gb=pledge,
         device=device,
         threads=threads,
+        precision=precision,
     )
     run(join_room(options))
 
@@ -402,6 +410,7 @@ def _join_options(
     pledge_gb: float | None = None,
     device: str = "auto",
     threads: int | None = None,
+    precision: str = "auto",
 ) -> JoinOptions:
     from poolhouse_node.cli.join import JoinOptions
 
@@ -414,6 +423,7 @@ def _join_options(
         pledge_gb,
         device,
         threads,
+        precision,
         paths=paths,
         trust_unverified=trust,
     )

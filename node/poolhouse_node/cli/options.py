@@ -21,6 +21,7 @@ __all__ = [
     "Model",
     "Name",
     "Pledge",
+    "PrecisionName",
     "RedealAfter",
     "RelayOnly",
     "Resume",
@@ -87,6 +88,13 @@ TrustUnverified = Annotated[
     bool,
     typer.Option(help="Go in although the host does not prove that it knows the room's secret."),
 ]
+ApiClients = Annotated[
+    bool,
+    typer.Option(
+        help="Let API clients in as other guests. Without, they are refused whatever they prove.",
+        envvar="POOLHOUSE_API_CLIENTS",
+    ),
+]
 TakeOlderDevices = Annotated[
     bool,
     typer.Option(
@@ -141,6 +149,16 @@ DeviceName = Annotated[
         "--device",
         help="Where to compute: auto, cpu, cuda, cuda:1, mps.",
         envvar="POOLHOUSE_DEVICE",
+    ),
+]
+PrecisionName = Annotated[
+    Literal["exact", "packed", "auto"],
+    typer.Option(
+        "--precision",
+        help="On a CPU: `exact` multiplies in float32; `packed` keeps weights as small as the file "
+        "and is faster, but moves a token's scores a little, so that an answer may part from the "
+        "exact one where two tokens are nearly as likely; `auto` measures which is faster.",
+        envvar="POOLHOUSE_PRECISION",
     ),
 ]
 Threads = Annotated[

@@ -19,7 +19,7 @@ from poolhouse_node.cli.hosting import (
     hosted_room,
     say_what_runs,
 )
-from poolhouse_node.cli.loading import EngineLoader, open_model
+from poolhouse_node.cli.loading import EngineLoader, describe_engine, open_model
 from poolhouse_node.cli.machine import default_pledge_gb, fair_threads, free_cores
 from poolhouse_node.cli.pulling import pull_with_progress, require_computable
 from poolhouse_node.cli.resuming import find_former, resumed
@@ -89,11 +89,11 @@ async def bring_up(options: UpOptions) -> int:
     require_computable(options.host.model)
     store, file = await pull_with_progress(options.host.model, view)
     threads = options.host.threads or fair_threads(free_cores(), options.devices)
-    loader = EngineLoader(store, options.host.device, threads, file)
+    loader = EngineLoader(store, options.host.device, threads, file, options.host.precision)
     loader.warm_up()
     async with Children() as children:
         control = await children.start("control", control_arguments())
-        model = open_model(file, options.host.context_size)
+        model = open_model(file, options.host.context_size, loader)
         signal_url = json.loads(await control.first_line(CONTROL_START_S))["signal_url"]
         pledge_gb = options.host.pledge_gb or default_pledge_gb(options.devices)
         hosted = hosted_room(
@@ -131,11 +131,10 @@ async def _run_room(
     host = room.host
     await host.until_devices(options.devices - 1)
     await host.start()
-    say_what_runs(host, view, options.host.device)
+    engine = describe_engine(options.host.device, options.host.precision)
+    say_what_runs(host, view, engine)
     if question is not None:
-        return await answer_once(
-            host, question, as_json=options.as_json, device=options.host.device
-        )
+        return await answer_once(host, question, as_json=options.as_json, engine=engine)
     view.say(f"Room {format_code(room.code)}. Ask a question; Ctrl-D ends.")
     await chat(host, view, HostCommands(host, room.invite))
     return 0
@@ -202,4 +201,6 @@ def _join_arguments(
         str(threads),
         "--device",
         options.host.device,
+        "--precision",
+        options.host.precision,
     ]

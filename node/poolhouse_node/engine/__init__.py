@@ -2,10 +2,13 @@
 
 import os
 
-# OpenMP reads this once, when torch is first imported, and this package is the only door to torch.
+# OpenMP reads these once, when torch is first imported, and this package is the only door to torch.
 # Threads that wait must sleep: by default they spin, and beside other work on the machine one
 # spinning thread waits for a descheduled one (measured on two busy cores: 5 to 10 times slower).
+# They look a few microseconds for the next piece of work first, or a token of packed weights, with
+# its hundreds of short products, takes twice as long.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 from poolhouse_node.engine.devices import pick_device, set_threads
 from poolhouse_node.engine.loading import PartShelf, load_shard

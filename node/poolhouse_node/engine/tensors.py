@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from poolhouse_node.engine.keeping import Keeper
-    from poolhouse_node.weights.gguf import GgufFile, TensorInfo
+    from poolhouse_node.weights.gguf import GgufFile
+    from poolhouse_node.weights.gguf_header import TensorInfo
 
 __all__ = ["LoadCancelled", "LoadWatch", "TensorLoader"]
 

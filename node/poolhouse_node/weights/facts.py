@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from poolhouse_node.weights.errors import ModelFileError
+from poolhouse_node.weights.held import file_bytes
 from poolhouse_node.weights.sizes import DealSizes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from poolhouse_node.weights.gguf import GgufFile
+    from poolhouse_node.weights.gguf_header import TensorInfo
 
 __all__ = ["ModelFacts", "read_facts"]
 
@@ -41,8 +45,11 @@ class ModelFacts:
         return self.sizes.host_bytes
 
 
-def read_facts(file: GgufFile) -> ModelFacts:
-    """Facts of a model. Raises :class:`ModelFileError` when the header lacks one."""
+def read_facts(file: GgufFile, holds: Callable[[TensorInfo], int] = file_bytes) -> ModelFacts:
+    """Facts of a model. Raises :class:`ModelFileError` when the header lacks one.
+
+    ``holds`` tells how many bytes a tensor takes in memory.
+    """
     architecture = file.architecture
     draft_blocks = file.integer(f"{architecture}.nextn_predict_layers", 0)
     layers = file.integer(f"{architecture}.block_count") - draft_blocks
@@ -60,12 +67,12 @@ def read_facts(file: GgufFile) -> ModelFacts:
         vocabulary_size=embedding.shape[0],
         trained_context=file.integer(f"{architecture}.context_length", 0),
         sizes=DealSizes(
-            layer=_mean_layer_bytes(file, min(interval, layers)),
+            layer=_mean_layer_bytes(file, min(interval, layers), holds),
             kv_position=2 * _kv_width(file, architecture) * _BYTES_PER_VALUE // interval,
             kv_position_q8=None,
-            embedding=embedding.size_bytes,
-            output=output.size_bytes if output else 0,
-            draft_block=_layer_bytes(file, layers) if draft_blocks else 0,
+            embedding=holds(embedding),
+            output=holds(output) if output else 0,
+            draft_block=_layer_bytes(file, layers, holds) if draft_blocks else 0,
         ),
     )
 
@@ -76,14 +83,14 @@ def _attention_interval(file: GgufFile, architecture: str) -> int:
     return max(1, file.integer(f"{architecture}.full_attention_interval", 4)) if hybrid else 1
 
 
-def _mean_layer_bytes(file: GgufFile, layers: int) -> int:
+def _mean_layer_bytes(file: GgufFile, layers: int, holds: Callable[[TensorInfo], int]) -> int:
     """Of the first ``layers``: those of a hybrid model take turns, so one is not like another."""
-    return sum(_layer_bytes(file, layer) for layer in range(layers)) // layers
+    return sum(_layer_bytes(file, layer, holds) for layer in range(layers)) // layers
 
 
-def _layer_bytes(file: GgufFile, layer: int) -> int:
+def _layer_bytes(file: GgufFile, layer: int, holds: Callable[[TensorInfo], int]) -> int:
     prefix = f"blk.{layer}."
-    return sum(info.size_bytes for name, info in file.tensors.items() if name.startswith(prefix))
+    return sum(holds(info) for name, info in file.tensors.items() if name.startswith(prefix))
 
 
 def _kv_width(file: GgufFile, architecture: str) -> int:

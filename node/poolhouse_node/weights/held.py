@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING
 from poolhouse_node.weights.ggml_types import GgmlType
 
 if TYPE_CHECKING:
-    from poolhouse_node.weights.gguf import TensorInfo
+    from poolhouse_node.weights.gguf_header import TensorInfo
 
-__all__ = ["held_bytes"]
+__all__ = ["file_bytes", "held_bytes"]
 
 _FLOAT32, _BFLOAT16 = 4.0, 2.0
 _FOUR_BITS = 0.5 + 8 / 32
 """A level, and for every 32 of them two factors in two bfloat16 parts each."""
 _TABLES = frozenset({"token_embd.weight", "output.weight"})
+
+
+def file_bytes(info: TensorInfo) -> int:
+    """As many as in the file: for engines that keep it as it is."""
+    return info.size_bytes
 
 
 def held_bytes(info: TensorInfo, *, is_packed: bool) -> int:

@@ -40,6 +40,15 @@ def bench_decode(
     rtc: opt.EngineChoice = "libdatachannel",
     device: opt.DeviceName = "auto",
     threads: opt.Threads = None,
+    precision: opt.PrecisionName = "auto",
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Instead: one process in both precisions beside hf, llama.cpp or both "
+            "(hf,llama.cpp), after a short prompt and one of 1,000 tokens.",
+        ),
+    ] = None,
     shape: Annotated[
         str | None,
         typer.Option(
@@ -71,10 +80,17 @@ def bench_decode(
             shape, quant, layers, device, prompt, tokens, repeats, profile=profile
         )
         run(bench_shape(of_shape, as_json=as_json))
+    if against is not None:
+        from poolhouse_node.cli.bench.against import AgainstBench, bench_against
+
+        of_peers = AgainstBench(model, tuple(against.split(",")), tokens, repeats, threads)
+        run(bench_against(of_peers, as_json=as_json))
     from poolhouse_node.cli.bench.decode import DecodeBench
     from poolhouse_node.cli.bench.decode import bench_decode as measure
 
-    bench = DecodeBench(model, rtc, device, tokens=tokens, repeats=repeats, threads=threads)
+    bench = DecodeBench(
+        model, rtc, device, tokens=tokens, repeats=repeats, threads=threads, precision=precision
+    )
     run(measure(bench, as_json=as_json))
 
 

@@ -47,6 +47,7 @@ class DecodeBench:
     tokens: int = 64
     repeats: int = 3
     threads: int | None = None
+    precision: str = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ async def _room(bench: DecodeBench, devices: int) -> tuple[float, float]:
         arguments = [
             *("up", "--devices", str(devices), "--raw", str(prompt), "--json"),
             *("--max-tokens", str(bench.tokens), "--model", bench.model, "--rtc", bench.rtc),
-            *("--device", bench.device),
+            *("--device", bench.device, "--precision", bench.precision),
             *(("--threads", str(bench.threads)) if bench.threads else ()),
         ]
         process = await asyncio.create_subprocess_exec(
@@ -144,8 +145,9 @@ async def _room(bench: DecodeBench, devices: int) -> tuple[float, float]:
 async def _in_process(bench: DecodeBench) -> tuple[float, float]:
     """The same in this process: the engine and the loop, no room around them."""
     store, file = await pull_with_progress(bench.model, TerminalView(quiet=True))
-    model = open_model(file, None)
-    loader = EngineLoader(store, bench.device, bench.threads or fair_threads(free_cores()), file)
+    threads = bench.threads or fair_threads(free_cores())
+    loader = EngineLoader(store, bench.device, threads, file, bench.precision)
+    model = open_model(file, None, loader)
     shard = await loader.load(
         model.key,
         (0, model.needs.layers),

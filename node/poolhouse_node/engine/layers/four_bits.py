@@ -93,11 +93,13 @@ class FourBitMatrix:
 
 
 def _product(x: Tensor, levels: Tensor, scales: Tensor) -> Tensor:
-    return _multiply(x, levels, GROUP, scales)
+    product: Tensor = _multiply(x, levels, GROUP, scales)
+    return product
 
 
 def _pack(levels: Tensor) -> Tensor:
-    return _convert(levels.int(), 1)
+    packed: Tensor = _convert(levels.int(), 1)
+    return packed
 
 
 def _filled(rows: Tensor) -> Tensor:
