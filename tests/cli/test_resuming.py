@@ -146,6 +146,7 @@ OPENED = host_options(
     is_open=True,
     denies_unknown=True,
     takes_older_devices=True,
+    takes_api_clients=False,
     redeal_after_s=None,
     wait=3,
 )
@@ -179,6 +180,7 @@ def test_defaults_stay_defaults():
         ("open_room", {"is_open": False}),
         ("deny_unknown", {"denies_unknown": False}),
         ("take_older_devices", {"takes_older_devices": False}),
+        ("api_clients", {"takes_api_clients": True}),
         ("redeal_after", {"redeal_after_s": 5.0}),
         ("wait", {"wait": 0}),
     ],

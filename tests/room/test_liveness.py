@@ -6,6 +6,7 @@ from poolhouse_node.device import entrance, keeper, orders
 from poolhouse_node.room import laps, liveness, mesh, returning, roster
 from poolhouse_node.room.liveness import (
     AnswerWatch,
+    PingCount,
     PingLoop,
     is_back,
     is_phone,
@@ -94,6 +95,13 @@ def test_what_counts_as_a_phone(meta, phone):
     assert is_phone(meta) is phone
 
 
+def test_an_api_client_is_dropped_after_six_pings_in_a_row():
+    pings = PingCount()
+    assert [pings.tick() for _ in range(8)] == [False] * 6 + [True] * 2
+    pings.answered()
+    assert [pings.tick() for _ in range(7)] == [False] * 6 + [True]
+
+
 @pytest.mark.parametrize("case", cases(LIVENESS["suspect_back"]))
 def test_a_stalled_device_is_back_after_a_full_round_trip(case):
     assert is_back(case["latest_answered_ping_sent"], case["silence_began"]) is case["back"]
@@ -135,5 +143,6 @@ def test_the_numbers_are_those_of_the_protocol():
     assert {name: seconds * 1000 for name, seconds in ours_ms.items()} == {
         name: said[name] for name in ours_ms
     }
-    # No API clients here yet, and a link is never judged while layers load.
+    assert said["api_missed_pings"] == liveness.API_MISSED_PINGS  # the one that is no time
+    # A link is never judged while layers load.
     assert set(said) - set(ours_ms) == {"api_missed_pings", "link_silent_loading_ms"}

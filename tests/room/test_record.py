@@ -70,6 +70,7 @@ options = st.builds(
     is_open=st.booleans(),
     denies_unknown=st.booleans(),
     takes_older_devices=st.booleans(),
+    takes_api_clients=st.booleans(),
     redeal_after_s=st.none() | st.floats(0.1, 86_400),
     wait=st.integers(0, 64),
     devices=st.none() | st.integers(1, 64),

@@ -9,6 +9,7 @@ import typer
 
 __all__ = [
     "PATH_VARIABLES",
+    "ApiClients",
     "Bind",
     "Code",
     "ContextSize",

@@ -54,6 +54,7 @@ SAID_AS: Mapping[str, str] = {
     "is_open": "open_room",
     "denies_unknown": "deny_unknown",
     "takes_older_devices": "take_older_devices",
+    "takes_api_clients": "api_clients",
     "redeal_after_s": "redeal_after",
     "wait": "wait",
 }
@@ -154,6 +155,7 @@ def recorded(
         is_open=options.is_open,
         denies_unknown=options.denies_unknown,
         takes_older_devices=options.takes_older_devices,
+        takes_api_clients=options.takes_api_clients,
         redeal_after_s=options.redeal_after_s,
         wait=options.wait,
         devices=devices,

@@ -246,7 +246,6 @@ def _failing_of(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        why = error.strerror or str(error)
         raise CommandFailed(
-            f"The state folder {folder} cannot be used: {why}. {STATE} names another one."
+            f"The state folder {folder} cannot be used: {error}. {STATE} names another one."
         ) from error

@@ -13,6 +13,7 @@ from poolhouse_node.device.tasks import Tasks
 from poolhouse_node.room.liveness import (
     AFTER_AWAY_S,
     PING_S,
+    PingCount,
     PingLoop,
     is_phone,
     silent_limit_s,
@@ -61,6 +62,12 @@ class Peer:
     held: list[Message] = field(default_factory=list)
     """Messages that came before the device was let in."""
     unreadable: int = 0
+    pings: PingCount = field(default_factory=PingCount)
+
+    @property
+    def is_api_client(self) -> bool:
+        """By its own word. Only a host keeps that word: to others nobody is one."""
+        return bool(self.meta.get("api"))
 
 
 class Device(ABC):
@@ -233,6 +240,7 @@ class Device(ABC):
             case Ping(ts=ts):
                 self.send(peer, Pong(ts=ts))
             case Pong(ts=ts):
+                peer.pings.answered()
                 self._pong(peer, ts)
             case Leaving():
                 self.drop(peer, "left")
@@ -306,6 +314,10 @@ class Device(ABC):
                 self.drop(peer, "stopped responding")
 
     def _is_silent(self, peer: Peer, now: float) -> bool:
+        """Asked once a tick, which counts the pings."""
+        too_many = peer.pings.tick()
+        if peer.is_api_client:
+            return too_many and not self.loading
         limit_s = silent_limit_s(
             to_host=self.is_host(peer),
             phone=is_phone(peer.meta),

@@ -50,6 +50,10 @@ class _Knock:
     def name(self) -> str:
         return clean_name(self.hello.name, self.peer.link.peer_id)
 
+    @property
+    def is_api_client(self) -> bool:
+        return bool(clean_meta(self.hello.meta, on_host=True).get("api"))
+
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
@@ -96,6 +100,10 @@ class Doorman:
         """The first hello on a held link."""
         self.gone(peer.link.peer_id)  # a newer link is another request: what was seen is old
         knock = self._knocks[peer.link.peer_id] = _Knock(peer, hello)
+        refusal = self.gate.refusal_of_api(peer.link.peer_id) if knock.is_api_client else None
+        if refusal is not None:
+            self._refuse(knock, Decision("refuse", reason=refusal))
+            return
         knock.host_nonce = self.gate.challenge(hello)
         if knock.host_nonce is not None:
             self.send(peer, Auth(v=1, hn=knock.host_nonce))
@@ -176,8 +184,9 @@ class Doorman:
 
     def _admit(self, knock: _Knock, decision: Decision) -> None:
         del self._knocks[knock.peer.link.peer_id]
-        is_api = bool(clean_meta(knock.hello.meta, on_host=True).get("api"))
-        message = self.gate.admit_message(decision, knock.transcript, knock.name, is_api=is_api)
+        message = self.gate.admit_message(
+            decision, knock.transcript, knock.name, is_api=knock.is_api_client
+        )
         if message.pass_ is not None:
             self.save()
         self.send(knock.peer, message)

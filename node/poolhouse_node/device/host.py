@@ -189,10 +189,12 @@ class Host(Device):
                 held = self.keeper.seats.at(peer.link.peer_id) is not None
                 self.send(peer, Bye(reason="The host ended this link."))
                 self.drop(peer, "was sent out by the host")
-                self.gate.revoke({name, called})
-                self.doorman.save()
                 if held:
                     self.keeper.deal_soon()
+                if peer.is_api_client:
+                    self.gate.sent_out.add(peer.link.peer_id)
+                self.gate.revoke({name, called})
+                self.doorman.save()
                 return True
         return False
 

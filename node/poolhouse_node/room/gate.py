@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["REFUSALS", "Decision", "Gate", "GateState", "RefusalReason"]
 
-type RefusalReason = Literal["too-old", "denied", "full", "unverified"]
+type RefusalReason = Literal["too-old", "denied", "full", "unverified", "no-api", "sent-out"]
 
 WAITING_MAX = 8
 PASSES_MAX = 500
@@ -43,6 +43,8 @@ REFUSALS: Mapping[RefusalReason, str] = {
     "denied": "The host did not let this device in.",
     "full": "Too many devices are waiting to be let in. Try again in a minute.",
     "unverified": "This device could not show on this link that it may join. Join again.",
+    "no-api": "This room takes no API clients; its host can allow them.",
+    "sent-out": "The host of this room ended the link of this API client.",
 }
 """What the refused device's person reads."""
 
@@ -87,7 +89,10 @@ class Gate:
     key: str = field(default="", repr=False)
     mesh_key: str = field(default="", repr=False)
     passes: dict[str, str] = field(default_factory=dict, repr=False)
+    takes_api_clients: bool = True
     denied: set[str] = field(default_factory=set)
+    sent_out: set[str] = field(default_factory=set)
+    """Peer ids of API clients whose links the person ended: they come back by themselves."""
     waiting: dict[str, str] = field(default_factory=dict)
     """Peer id to name of those in the lobby."""
 
@@ -96,6 +101,12 @@ class Gate:
         self.mesh_key = self.mesh_key if is_mesh_key(self.mesh_key) else make_mesh_key(self.draw)
 
     # ---- deciding ------------------------------------------------------------------------------
+
+    def refusal_of_api(self, peer_id: str) -> RefusalReason | None:
+        """Why an API client is refused, whatever it could prove; ``None`` when it is not."""
+        if not self.takes_api_clients:
+            return "no-api"
+        return "sent-out" if peer_id in self.sent_out else None
 
     def challenge(self, hello: Hello) -> str | None:
         """The nonce to send to a device that speaks the proofs; ``None`` for one that does not."""

@@ -10,10 +10,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AFTER_AWAY_S",
+    "API_MISSED_PINGS",
     "BUSY_PING_S",
     "BUSY_TICK_S",
     "PING_S",
     "AnswerWatch",
+    "PingCount",
     "PingLoop",
     "Stalled",
     "is_phone",
@@ -29,6 +31,9 @@ STALL_S = 1.2
 AWAY_S = 3.0
 AFTER_AWAY_S = 8.0
 """A device that was away drops what it has not heard so long after it is back (section 2)."""
+
+API_MISSED_PINGS = 6
+"""An API client is dropped after more pings than these in a row (section 2)."""
 
 COMPUTER_SILENT_S, PHONE_SILENT_S, HOST_SILENT_S = 15.0, 60.0, 30.0
 
@@ -79,6 +84,25 @@ class PingLoop:
         """True when a link has been quiet for longer than its limit."""
         quiet_s = _between(max(heard_at, self.forgiven_at), now)
         return limit_s is not None and quiet_s > limit_s
+
+
+@dataclass(slots=True)
+class PingCount:
+    """Pings in a row that nothing answered; for API clients, whose time does not count.
+
+    A host that stalls sends no pings meanwhile, and drops nobody for it.
+    """
+
+    unanswered: int = 0
+
+    def tick(self) -> bool:
+        """The next ping is due; True when too many went unanswered before it."""
+        self.unanswered += 1
+        return self.unanswered > API_MISSED_PINGS
+
+    def answered(self) -> None:
+        """A ping came back: the count begins anew."""
+        self.unanswered = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,7 @@ class RecordedOptions(msgspec.Struct, frozen=True, kw_only=True):
     is_open: bool = False
     denies_unknown: bool = False
     takes_older_devices: bool = False
+    takes_api_clients: bool = True
     redeal_after_s: Annotated[float, Meta(gt=0, le=1 << 31)] | None = None
     wait: Annotated[int, Meta(ge=0, le=1000)] = 1
     """Devices to wait for before the first deal."""
