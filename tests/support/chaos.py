@@ -437,6 +437,7 @@ def run_plan(plan: Plan) -> Report:
             split=plan.split,
             max_tokens=plan.max_tokens,
             compute_s=plan.compute_s,
+            load_step_s=plan.load_step_s,
             redeal_after_s=plan.redeal_after_s,
             links=LinkSettings(plan.associations, keepalive_s=0),
         )

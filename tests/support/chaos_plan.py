@@ -41,12 +41,15 @@ class Plan:
     compute_s: float
     associations: int
     troubles: tuple[Trouble, ...]
+    load_step_s: float = 0.2
+    """A quarter of the time that loading takes."""
 
     def __str__(self) -> str:
         facts = (
             f"seed {self.seed}: {self.workers} workers, {self.guests} guests, split {self.split}, "
             f"{self.weather}, re-deal after {self.redeal_after_s}, {self.max_tokens} tokens, "
-            f"{self.compute_s:.3f} s a frame, {self.associations} associations"
+            f"{self.compute_s:.3f} s a frame, {self.load_step_s} s a load step, "
+            f"{self.associations} associations"
         )
         return "\n".join([facts, *map(str, self.troubles)])
 
@@ -59,8 +62,8 @@ KINDS = {
     "cut": 4,
     "signaling away": 2,
     "host killed": 2,
-    "kick": 1,
-    "redeal": 1,
+    "kick": 2,
+    "redeal": 2,
     "link loss": 3,
     "impostor": 1,
     "stop": 1,
@@ -81,6 +84,7 @@ def draw_plan(seed: int) -> Plan:
         _question(chance, everyone, chance.choice(troubles).at_s, until_s)
         for _ in range(chance.randint(1, 5))
     ]
+    compute_s = chance.choice([0.002, 0.02, 0.1, 1.0])
     return Plan(
         seed=seed,
         workers=workers,
@@ -88,8 +92,9 @@ def draw_plan(seed: int) -> Plan:
         split=_split(chance, workers + 1) if chance.random() < 0.6 else None,
         weather=chance.choice(list(WEATHERS)),
         redeal_after_s=chance.choice([60.0, 60.0, 60.0, 20.0, None]),
-        max_tokens=chance.choice([8, 20, 40]),
-        compute_s=chance.choice([0.002, 0.02, 0.1]),
+        max_tokens=chance.choice([8, 20, 40]) if compute_s < 1 else 4,
+        compute_s=compute_s,
+        load_step_s=chance.choice([0.2, 0.2, 1.5]),
         associations=chance.choice([1, 1, 1, 3, 0]),
         troubles=tuple(sorted([*troubles, *questions], key=lambda each: each.at_s)),
     )

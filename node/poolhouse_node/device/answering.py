@@ -223,7 +223,6 @@ class Answering:
 
     async def _answer(self, ask: Ask) -> AnswerRecord:
         running = self._running = self._begin(ask)
-        self.remember()
         exchange = Exchange(ask.name, ask.text[:TEXT_CHARACTERS_MAX], list(running.ids))
         try:
             result = await self._generate(exchange, running)
@@ -234,6 +233,7 @@ class Answering:
             done = running.record(result.reason)
         self._running = None
         self._end(running, done)
+        self.remember()
         return done
 
     def _begin(self, ask: Ask) -> Running:
@@ -258,6 +258,7 @@ class Answering:
     async def _generate(self, exchange: Exchange, running: Running) -> Answer:
         request = self._request(running.ask, exchange)
         running.prompt_tokens = len(request.prompt_ids)
+        self.remember()
         failed: LapFailed | None = None
         for _ in range(TRIES):
             if self._stop:

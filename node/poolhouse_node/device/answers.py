@@ -51,6 +51,8 @@ class GuestScreen:
     _mine: asyncio.Future[SeenAnswer] | None = None
     _asked: str = ""
     _running_is_mine: bool = False
+    _running_is_asked: bool = False
+    """It is the answer that :meth:`expect` promised."""
     _number: int | None = None
     """Of the answer that runs or ran last, in the room."""
     _unsure: bool = False
@@ -129,7 +131,11 @@ class GuestScreen:
         self._ahead = self._length + self._ahead if goes_on else 0
         self._pieces, self._length, self._number = [], 0, message.mid
         self._running_is_mine = message.asker == self.my_id()
-        self._unsure &= not self._running_is_mine
+        # A host started again may answer a question of ours anew that it had answered before.
+        said = (message.text or self._asked).strip()
+        is_the_one = not self._unsure or said == self._asked.strip()
+        self._running_is_asked = self._running_is_mine and is_the_one
+        self._unsure &= not self._running_is_asked
         if not goes_on:  # else it is said again for those who missed some of it
             self.notify(AnswerStarted(message.name, message.text or "", self._running_is_mine))
 
@@ -144,11 +150,11 @@ class GuestScreen:
             self.notify(TokenShown(text[known:], self._running_is_mine))
 
     def _done(self, message: GenerationDone) -> None:
-        stats, mine = message.stats or "", self._running_is_mine
+        stats, mine, asked = message.stats or "", self._running_is_mine, self._running_is_asked
         failure = (stats or "The answer broke off.") if message.failed else None
         self.notify(AnswerEnded(stats, mine, failure))
-        self._running_is_mine, self._number = False, None
-        if not mine:
+        self._running_is_mine, self._running_is_asked, self._number = False, False, None
+        if not asked:
             return
         if failure is not None:
             self.fail(failure)
