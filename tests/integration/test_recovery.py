@@ -67,6 +67,7 @@ def test_a_worker_killed_while_it_decodes(room, name):
     restart_after(room, name, 5)
     check(room, asked, since)
     assert "layers are dealt" not in room.host.stderr.partition("whole again")[2]
+    assert "Results go to worker-2: direct (" in room.workers["worker-1"].stderr
 
 
 def test_a_worker_killed_while_it_reads_the_prompt(room):

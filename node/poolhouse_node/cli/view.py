@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from poolhouse_node.cli.room import describe_path
 from poolhouse_node.cli.text import printable
 from poolhouse_node.device import events as ev
 
@@ -202,7 +203,7 @@ def _bar(lo: int, hi: int, total: int) -> str:
 
 
 def _line(event: Event) -> Text | None:
-    return _device_line(event) or _room_line(event)
+    return _device_line(event) or _room_line(event) or _link_line(event)
 
 
 def _device_line(event: Event) -> Text | None:
@@ -237,21 +238,29 @@ def _room_line(event: Event) -> Text | None:
             return _text(f"{why} It goes on when the chain is whole again.", style="yellow")
         case ev.RoomMended(after_s=after_s):
             return _text(f"The chain is whole again after {after_s:.1f} s.", style="green")
-        case ev.HostLost(verb=verb):
-            return _text(f"The host {verb}; trying to get back in …", style="yellow")
-        case ev.HostFound():
-            return _text("Back in the room.", style="green")
         case ev.Queued(place=1):
             return _text("waiting: this question is next", style="dim")
         case ev.Queued(place=place):
             return _text(f"waiting: {place - 1} question(s) before this one", style="dim")
+        case ev.Notice(text=text):
+            return _text(text)
+        case _:
+            return None
+
+
+def _link_line(event: Event) -> Text | None:
+    match event:
+        case ev.NextLinked(name=name, transport=transport):
+            return _text(f"Results go to {name}: {describe_path(transport)}.")
+        case ev.HostLost(verb=verb):
+            return _text(f"The host {verb}; trying to get back in …", style="yellow")
+        case ev.HostFound():
+            return _text("Back in the room.", style="green")
         case ev.SignalingChanged(connected=True):
             return _text("signaling is back: devices can join again")
         case ev.SignalingChanged():
             return _text(
                 "signaling is lost: the room goes on, but no device can join", style="yellow"
             )
-        case ev.Notice(text=text):
-            return _text(text)
         case _:
             return None

@@ -23,6 +23,7 @@ __all__ = [
     "HostLost",
     "LoadProgress",
     "LobbyEntered",
+    "NextLinked",
     "Notice",
     "Notify",
     "PromptProgress",
@@ -177,6 +178,14 @@ class RoomMended:
 
 
 @dataclass(frozen=True, slots=True)
+class NextLinked:
+    """This device's link to the next one of the chain stands; ``transport`` carries it."""
+
+    name: str
+    transport: str
+
+
+@dataclass(frozen=True, slots=True)
 class HostLost:
     """The link to the host is gone; this device keeps its layers and knocks for a while."""
 
@@ -226,6 +235,7 @@ type Event = (
     | DeviceStalled
     | RoomDegraded
     | RoomMended
+    | NextLinked
     | HostLost
     | HostFound
     | RoomOver

@@ -113,6 +113,7 @@ class JoinedDevice(Device):
             open_link=self._neighbours.link_to,
             name_of=self._name_of,
             host_link=self._host_link,
+            notify=self.notify,
             loading_changed=self._loading_changed,
         )
         return self

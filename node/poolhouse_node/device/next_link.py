@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from poolhouse_node.device.events import NextLinked
 from poolhouse_node.room.links import LinkFailed
 from poolhouse_node.room.returning import REDIAL_S, redial_delay_s
 from poolhouse_node.wire.messages.loading import Linked, LinkLost
@@ -13,6 +14,7 @@ from poolhouse_node.wire.messages.loading import Linked, LinkLost
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from poolhouse_node.device.events import Notify
     from poolhouse_node.device.ports import Link
     from poolhouse_node.device.tasks import Tasks
     from poolhouse_node.wire.messages import Message
@@ -46,6 +48,7 @@ class NextLink:
     tell_host: Callable[[Message], None]
     name_of: Callable[[str], str]
     tasks: Tasks
+    notify: Notify
     target: str = HOST
     link: Link | None = None
     _stands: asyncio.Event = field(default_factory=asyncio.Event)
@@ -142,5 +145,6 @@ class NextLink:
         if not link.is_open:
             return False
         self.link = link
+        self.notify(NextLinked(self.name_of(self.target), link.transport))
         self._stands.set()
         return True

@@ -17,6 +17,7 @@ from poolhouse_node.wire.messages.loading import ErrorReport, Load, Next, Progre
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from poolhouse_node.device.events import Notify
     from poolhouse_node.device.ports import Link, ShardLoader
     from poolhouse_node.device.tasks import Tasks
     from poolhouse_node.generate.ports import Compute
@@ -42,6 +43,7 @@ class Worker:
     open_link: LinkOpener
     name_of: Callable[[str], str]
     host_link: Callable[[], Link | None]
+    notify: Notify
     loading_changed: Callable[[bool], None]
     _next: NextLink = field(init=False)
     _part: ModelPart | None = None
@@ -54,7 +56,7 @@ class Worker:
     _percent: int = -1
 
     def __post_init__(self) -> None:
-        self._next = NextLink(self.open_link, self.tell_host, self.name_of, self.tasks)
+        self._next = NextLink(self.open_link, self.tell_host, self.name_of, self.tasks, self.notify)
 
     @property
     def layers(self) -> tuple[int, int] | None:
