@@ -28,6 +28,19 @@ FOUND = {
         Trouble(1, "host killed", "host", for_s=12),
         Trouble(9, "ask", "worker-1"),
     ),
+    "a question waits in the queue while the host is started again": (
+        {"max_tokens": 40, "compute_s": 0.1},
+        Trouble(1, "ask", "worker-1"),
+        Trouble(1.5, "ask", "guest-1"),
+        Trouble(2, "host killed", "host", for_s=8),
+        Trouble(35, "ask", "guest-1"),
+    ),
+    "a host dies right after an answer, and its guest asks again": (
+        {"max_tokens": 8, "compute_s": 0.002},
+        Trouble(1, "ask", "guest-1"),
+        Trouble(2, "host killed", "host", for_s=8),
+        Trouble(3.5, "ask", "guest-1"),
+    ),
     "a link breaks and is mended between two questions": (
         {},
         Trouble(1, "ask", "host"),

@@ -160,7 +160,7 @@ class Answering:
                 wanted.set_result(done)
             self.queue.next()
             self._stop = False
-            self._say_places()
+            self.say_places()
 
     # ---- across a restart ----------------------------------------------------------------------
 
@@ -216,7 +216,8 @@ class Answering:
 
     # ---- one answer ----------------------------------------------------------------------------
 
-    def _say_places(self) -> None:
+    def say_places(self) -> None:
+        """Everyone who waits hears its place, and all how many there are."""
         for asker, place in self.queue.places():
             self.tell(asker, Queued(pos=place))
         self.broadcast(Queue(n=len(self.queue.waiting)))

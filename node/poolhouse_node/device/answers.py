@@ -131,9 +131,8 @@ class GuestScreen:
         self._ahead = self._length + self._ahead if goes_on else 0
         self._pieces, self._length, self._number = [], 0, message.mid
         self._running_is_mine = message.asker == self.my_id()
-        # A host started again may answer a question of ours anew that it had answered before.
-        said = (message.text or self._asked).strip()
-        is_the_one = not self._unsure or said == self._asked.strip()
+        # It may be one that we asked before, gave up on, and that the host still had.
+        is_the_one = message.text is None or message.text.split() == self._asked.split()
         self._running_is_asked = self._running_is_mine and is_the_one
         self._unsure &= not self._running_is_asked
         if not goes_on:  # else it is said again for those who missed some of it

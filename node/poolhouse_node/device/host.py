@@ -378,6 +378,7 @@ class Host(Device):
             self._answering.trunk = trunk
         self.reception.deal_ended()
         self.say_ready()
+        self._answering.say_places()  # also those whose questions a host before this one took
         self.notify(RoomOnline(self.model.label, self.model.context_size))
         self._remembering.changed()
 
