@@ -28,14 +28,14 @@ FOUND = {
         Trouble(1, "host killed", "host", for_s=12),
         Trouble(9, "ask", "worker-1"),
     ),
-    "a question waits in the queue while the host is started again": (
+    "a device asks again while its question waits for a host that starts again": (
         {"max_tokens": 40, "compute_s": 0.1},
         Trouble(1, "ask", "worker-1"),
         Trouble(1.5, "ask", "guest-1"),
         Trouble(2, "host killed", "host", for_s=8),
         Trouble(35, "ask", "guest-1"),
     ),
-    "a host dies right after an answer, and its guest asks again": (
+    "a device asks again when its host died right behind an answer": (
         {"max_tokens": 8, "compute_s": 0.002},
         Trouble(1, "ask", "guest-1"),
         Trouble(2, "host killed", "host", for_s=8),
