@@ -13,8 +13,13 @@ settings.load_profile("poolhouse")
 
 @pytest.fixture(scope="session", autouse=True)
 def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What programs under test keep of rooms stays out of this user's own."""
+    """What programs under test keep of rooms stays out of this user's own.
+
+    They compute exactly unless a test says otherwise: what one run answers is compared with
+    another's, and which precision is quicker is timed at each start.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("POOLHOUSE_PRECISION", "exact")
         patch.setenv("POOLHOUSE_STATE", str(tmp_path_factory.mktemp("state")))
         yield
 

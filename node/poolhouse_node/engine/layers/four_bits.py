@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GROUP", "FourBitMatrix", "is_layout_known"]
 
-# Operators without a public name; they are the same in torch 2.11 to 2.14.
+# Operators without a public name, seen in torch 2.14; where they differ all is computed exactly.
 _multiply = torch.ops.aten._weight_int4pack_mm_for_cpu  # noqa: SLF001
 _convert = torch.ops.aten._convert_weight_to_int4pack_for_cpu  # noqa: SLF001
 
