@@ -13,6 +13,7 @@ from poolhouse_node.cli.options import parse_redeal_after
 def given(monkeypatch):
     """The options that a command line ends up as."""
     found = []
+    monkeypatch.delenv("POOLHOUSE_PRECISION")  # of all tests
     monkeypatch.setattr(main, "run", lambda started: None)
     monkeypatch.setattr(host_module, "host_room", found.append)
     monkeypatch.setattr(up, "bring_up", found.append)
