@@ -11,7 +11,7 @@ from tests.support.program import PATIENCE_S, Program
 
 pytestmark = [pytest.mark.room, pytest.mark.model, pytest.mark.webrtc, pytest.mark.timeout(120)]
 
-MEMORY = ("--pledge", "0.25")
+MEMORY = ("--pledge", "1")
 """All layers of the model fit, with little to spare."""
 LEAVES_WITHIN_S = 10.0
 NOTE = "rooms/*/loading-cellar.json"
@@ -75,7 +75,7 @@ def test_a_worker_killed_while_it_loads_is_dealt_less_then_nothing(tmp_path, hos
     worker.until("cellar was killed while it loaded")
     words = r"cellar was killed while it loaded (\d+) layers. It is dealt at most (\S+) GB"
     had, most_gb = re.search(words, worker.stderr).groups()
-    assert 0 < float(most_gb) < 0.25
+    assert 0 < float(most_gb) < float(MEMORY[1])
     worker.until("is online")
     assert re.search(words, program.stderr)
     assert not list((tmp_path / "worker").glob(NOTE))
