@@ -141,3 +141,18 @@ async def test_values_that_are_no_numbers_are_never_sent():
         await ids_of(trunk, PROMPT)
     assert caught.value.kind == "not-a-number"
     assert chain.frames == []
+
+
+async def test_caches_forgotten_as_the_last_lap_comes_back_are_no_stop():
+    trunk = trunk_over((0, 4), (4, 12))
+    returned = trunk.chain.lap
+
+    def lap_then_forget(frame, kind, **options):
+        lap = returned(frame, kind, **options)
+        if frame.position + frame.columns == len(PROMPT):
+            lap.add_done_callback(lambda _: trunk.forget("a link broke"))
+        return lap
+
+    trunk.chain.lap = lap_then_forget
+    with pytest.raises(LapFailed, match="a link broke"):
+        await ids_of(trunk, PROMPT, 5)

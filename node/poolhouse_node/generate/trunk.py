@@ -160,7 +160,7 @@ class Trunk:
             progress(self.position, len(ids))
         for lap in in_flight:
             last = await lap
-        if self.position < len(ids) or not last:
+        if len(self._fed()) < len(ids) or not last:  # stopped; forgotten meanwhile is a failure
             return None
         return await self._head(last[-self._column_bytes :], candidates)
 
