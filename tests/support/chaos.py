@@ -322,7 +322,9 @@ class Chaos:
     def _compare(self, sim: SimDevice, keeper, *, is_settled: bool) -> None:
         worker, name = sim.device.worker, sim.device.name
         seat = keeper.seats.at(sim.dialer.peer_id)
-        runs = worker._runner is not None
+        # ``ai-ready`` has no number: one of the deal before may still come in and count for this
+        # one. Frames that a device takes no more are lost then, and their laps time out.
+        runs = worker._runner is not None or not is_settled
         if seat is not None and (worker.layers != seat.layers or not runs):
             self._say(f"{name} sits on {seat.layers} and holds {worker.layers}, runs: {runs}")
         if seat is None and is_settled and worker.layers is not None:
