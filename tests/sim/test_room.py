@@ -402,3 +402,14 @@ def test_a_worker_says_whether_it_can_keep_what_a_host_may_save(states, says):
             return [message.ckpt for message in said if isinstance(message, Ready)]
 
     assert run_virtual(main()) == [says]
+
+
+def test_devices_that_go_because_the_room_is_closed_are_no_news():
+    @room_of(3)
+    async def host(room, host, joined):
+        await host.close_room("That was it.")
+        await asyncio.sleep(5)
+        return room.of(host)
+
+    assert not host.seen(RoomDegraded)
+    assert not [event for event in host.seen(Notice) if "waiting until" in event.text]

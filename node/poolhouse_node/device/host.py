@@ -179,6 +179,7 @@ class Host(Device):
 
     async def close_room(self, reason: str) -> None:
         """Tell everyone that the room is over for good."""
+        self.keeper.close()
         self.broadcast(Bye(reason=reason, closed=1))
 
     def kick(self, name: str) -> bool:

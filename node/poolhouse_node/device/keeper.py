@@ -81,6 +81,7 @@ class ChainKeeper:
         """The last deal, under way or done."""
         self._is_dealing = False
         self._is_online = False
+        self._is_over = False
         self._was_dealt = was_dealt
         """Also by a host before this process: a split may name more devices than are left."""
         self._needs_deal = False
@@ -110,6 +111,10 @@ class ChainKeeper:
         self._wants_deal = True
         if not self._is_dealing:
             self._break("the layers are dealt again")
+
+    def close(self) -> None:
+        """The room is over for good: that its devices go, one after the other, is no news."""
+        self._is_over = True
 
     @property
     def is_dealing(self) -> bool:
@@ -212,7 +217,7 @@ class ChainKeeper:
     def gone(self, peer_id: str, verb: str) -> None:
         """A device is gone, for as far as is known: its seat waits for it."""
         what = self._left(peer_id, verb)
-        if what is None or not self._is_online:
+        if what is None or not self._is_online or self._is_over:
             return
         again = self._when_again()
         self.degraded = f"{what}; the room cannot answer without it. {again}"
@@ -256,6 +261,8 @@ class ChainKeeper:
 
     def take(self, peer_id: str, message: Message) -> bool:
         """A message about loading and links; False when it is about something else."""
+        if self._is_over:
+            return False
         match message:
             case loading.Progress(pct=percent):
                 if self._start is not None:
