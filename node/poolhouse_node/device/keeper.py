@@ -148,10 +148,10 @@ class ChainKeeper:
             names = " and ".join(name for name, _ in silent)
             longest_s = max((silent_s for _, silent_s in silent), default=0.0)
             return (f"waiting for a sign of {names}", longest_s, None) if silent else None
-        since_s = now - self._broken_at
-        rest_s = None if self.redeal_after_s is None else max(0.0, self.redeal_after_s - since_s)
+        since_s, rest_s = now - self._broken_at, self._rest_s()
         what = "waiting for a deal that works" if self._needs_deal else self.seats.awaited()
-        return what or "dealing the layers again", since_s, rest_s
+        deal_in_s = None if rest_s is None else max(0.0, rest_s)
+        return what or "dealing the layers again", since_s, deal_in_s
 
     async def _deal(self) -> None:
         members = self._room.candidates([seat.name for seat in self.seats])
@@ -236,10 +236,16 @@ class ChainKeeper:
             return self._sentence(known, verb) if known is not None else None
         what = self._sentence(seat, verb)
         self.seats.leave(peer_id)
-        if self._is_dealing and self._start is not None:
-            self._start.fail(f"{what} while the model was loading.")
+        self._fail_deal(f"{what} while the model was loading.")
         self._break(what)
         return what
+
+    def _fail_deal(self, why: str) -> bool:
+        """End the deal that is under way, if one is."""
+        if not self._is_dealing or self._start is None:
+            return False
+        self._start.fail(why)
+        return True
 
     def _sentence(self, seat: Seat, verb: str) -> str:
         lo, hi = seat.layers
@@ -315,9 +321,7 @@ class ChainKeeper:
         what = f"{name} stopped responding"
         if not self.guard.is_stalled(name):
             what += f" to {seat.name}"
-        if self._is_dealing and self._start is not None:
-            self._start.fail(f"{what} while the model was loading.")
-        elif self.is_whole:
+        if not self._fail_deal(f"{what} while the model was loading.") and self.is_whole:
             self._room.notify(Notice(f"{what}; waiting until the link is back."))
         self._break(what)
 
@@ -333,8 +337,7 @@ class ChainKeeper:
 
     def _could_not_load(self, seat: Seat, why: str) -> None:
         sentence = f"{seat.name} couldn't load its layers ({why})"
-        if self._is_dealing and self._start is not None:
-            self._start.fail(sentence)
+        if self._fail_deal(sentence):
             return
         seat.is_ready = False
         self._break(sentence)
@@ -414,8 +417,9 @@ class ChainKeeper:
 
     def _break(self, what: str) -> None:
         """Laps in flight fail; what the caches hold is unknown until the chain is whole again."""
-        self.chain.break_off(LapFailed("left", f"{what}, so the answer could not go on."))
-        self._room.forget_caches(f"{what}, so the answer could not go on.")
+        why = f"{what}, so the answer could not go on."
+        self.chain.break_off(LapFailed("left", why))
+        self._room.forget_caches(why)
         if self._is_online and self._broken_at is None:
             self._broken_at = asyncio.get_running_loop().time()
         self._changed.set()
