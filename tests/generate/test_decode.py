@@ -50,8 +50,8 @@ async def test_frames_carry_the_reset_once_and_stay_within_sixteen_columns():
 
 
 async def test_at_most_six_rounds_are_in_flight():
-    trunk = trunk_over((0, 4), (4, 12), delay_s=0.001)
-    await ids_of(trunk, list(range(500)), 1)
+    trunk = trunk_over((0, 4), (4, 12), delay_s=0.1)
+    await ids_of(trunk, list(range(150)), 1)
     assert trunk.chain.most_in_flight == 6
 
 

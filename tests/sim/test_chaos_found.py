@@ -77,6 +77,23 @@ FOUND = {
         {"workers": 3, "split": None, "redeal_after_s": 20.0},
         Trouble(0.5, "freeze", "worker-2", for_s=36.5),
     ),
+    "stripes of a frozen host are dead at the other end alone": (
+        {
+            "seed": 5840,
+            "workers": 1,
+            "split": (10, 2),
+            "weather": "breeze",
+            "redeal_after_s": 20.0,
+            "max_tokens": 4,
+            "compute_s": 1.0,
+            "associations": 3,
+        },
+        Trouble(23, "ask", "host"),
+        Trouble(36, "ask", "host"),
+        Trouble(49.2, "ask", "host"),
+        Trouble(50.4, "ask", "worker-1"),
+        Trouble(51.5, "freeze", "host", for_s=18.2),
+    ),
 }
 
 

@@ -6,11 +6,13 @@ import random
 import msgspec
 import pytest
 
+from poolhouse_node.device.answering import ERROR_PAUSES_S
 from poolhouse_node.shard import FakeShard, ShardError
 from poolhouse_node.wire.frame_messages import FRAME_TYPES
 from poolhouse_node.wire.messages import MESSAGE_TYPES
 from poolhouse_node.wire.slices import Control, Frame, Kind
 from tests.sim.test_room import expected_ids, room_of
+from tests.support.chaos_rules import RightTexts
 from tests.support.fake_model import FakeLoader
 from tests.support.simulation import HOST_ID, SimRoom
 from tests.support.stranger import Stranger
@@ -141,7 +143,7 @@ def test_odd_names_of_the_devices_themselves_do_not_stop_the_frames():
 @pytest.mark.parametrize("broken_frame", [1, 2, 5, 13])
 @pytest.mark.parametrize("place", [0, 1])
 def test_what_a_failed_answer_left_in_the_chain_does_not_reach_the_next(broken_frame, place):
-    """Its other rounds still come back, and their errors: the next answer waits for them."""
+    """Its other rounds still come back, and their errors: the next try waits for them."""
     frames = 0
 
     class OnceBroken(FakeShard):
@@ -164,6 +166,54 @@ def test_what_a_failed_answer_left_in_the_chain_does_not_reach_the_next(broken_f
             return await asyncio.gather(host.ask("a" * 170), host.ask("b" * 170))
 
     first, second = run_virtual(main())
-    assert f"worker-{place} reported an error: no memory for this frame" in first.failure
-    assert second.failure is None
-    assert list(second.token_ids) == expected_ids(SPLIT, "b" * 170, MOST, "a" * 170)
+    assert [first.failure, second.failure] == [None, None]
+    oracle = RightTexts(MOST)
+    right = oracle.ids([], "a" * 170)
+    assert list(first.token_ids) == right
+    assert list(second.token_ids) == oracle.ids([("a" * 170, right)], "b" * 170)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_device_that_fails_at_every_try_ends_the_answer_with_its_words(place):
+    class Broken(FakeShard):
+        def run(self, hidden, position, *, snapshots=False):
+            raise ShardError("no memory for this frame")
+
+    async def main():
+        async with SimRoom(split=SPLIT, compute_s=0.05, max_tokens=MOST) as room:
+            host = await room.host()
+            kinds = [FakeShard, FakeShard]
+            kinds[place] = Broken
+            for number, kind in enumerate(kinds):
+                await room.join(f"worker-{number}", loader=FakeLoader(kind=kind))
+            await host.until_devices(2)
+            await host.start()
+            return await host.ask(QUESTION)
+
+    record = run_virtual(main())
+    assert record.failure == f"worker-{place} reported an error: no memory for this frame"
+    assert not record.token_ids
+
+
+def test_stop_does_not_wait_for_the_next_try():
+    class Broken(FakeShard):
+        def run(self, hidden, position, *, snapshots=False):
+            raise ShardError("no memory for this frame")
+
+    async def main():
+        async with SimRoom(split=SPLIT, max_tokens=MOST) as room:
+            host = await room.host()
+            for number in range(2):
+                await room.join(f"worker-{number}", loader=FakeLoader(kind=Broken))
+            await host.until_devices(2)
+            await host.start()
+            asked = host.ask(QUESTION)
+            await asyncio.sleep(ERROR_PAUSES_S[0] + ERROR_PAUSES_S[1] / 2)
+            stopped_at = asyncio.get_running_loop().time()
+            host.stop()
+            record = await asked
+            return record, asyncio.get_running_loop().time() - stopped_at
+
+    record, took_s = run_virtual(main())
+    assert record.reason == "abort"
+    assert took_s < 1

@@ -48,6 +48,11 @@ HISTORY_KEPT = 50
 HISTORY_SENT = 20
 TRIES = 4
 """An answer is begun at most this often (liveness, section 8)."""
+ERROR_PAUSES_S = (2.0, 8.0, 15.0)
+"""Before an answer is begun again after a device reported an error. A stripe that is dead at its
+end alone loses frames until this end's engine notices, up to 20 s later: the device then reports
+frames that do not fit what it holds, and is well (decision 2)."""
+STOP_POLL_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +266,9 @@ class Answering:
         running.prompt_tokens = len(request.prompt_ids)
         self.remember()
         failed: LapFailed | None = None
-        for _ in range(TRIES):
+        for tried in range(TRIES):
+            if failed is not None and failed.kind == "device-error":
+                await self._pause(ERROR_PAUSES_S[tried - 1])
             if self._stop:
                 return Answer(reason="abort")
             if not await self.until_whole(lambda: self._stop):
@@ -271,7 +278,7 @@ class Answering:
             try:
                 return await self._go_on(request, exchange, running)
             except LapFailed as error:
-                if not error.ends_with_a_whole_chain:
+                if not error.may_pass:
                     raise
                 failed = error
                 self.notify(AnswerWaits(str(error)))
@@ -279,6 +286,12 @@ class Answering:
         raise failed or LapFailed(
             "left", f"The room was not whole in time for this question ({waited_for or 'unknown'})."
         )
+
+    async def _pause(self, pause_s: float) -> None:
+        """Wait, unless the answer is stopped."""
+        for _ in range(round(pause_s / STOP_POLL_S)):
+            if not self._stop:
+                await asyncio.sleep(STOP_POLL_S)
 
     async def _go_on(
         self, request: GenerationRequest, exchange: Exchange, running: Running

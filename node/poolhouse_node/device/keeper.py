@@ -252,8 +252,9 @@ class ChainKeeper:
         return f"{seat.name} {verb} (it held layers {lo}–{hi - 1})"
 
     def give_up_waiting(self) -> None:
-        """The person stops an answer: laps that a silent device holds up fail at once."""
-        if self.guard.silent(asyncio.get_running_loop().time()):
+        """The person stops an answer: laps that a silent or failing device holds up end at once."""
+        is_silent = bool(self.guard.silent(asyncio.get_running_loop().time()))
+        if is_silent or self.chain.is_in_doubt:
             self.chain.fail(LapFailed("timeout", "The answer was stopped."))
 
     def _when_again(self) -> str:

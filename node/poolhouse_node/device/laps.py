@@ -51,6 +51,7 @@ class WorkerChain:
     """What a worker said of a frame that may have been one of a failed lap."""
     _doubted: set[tuple[Kind, int]] = field(default_factory=set)
     """Laps that were in flight then: when all come back, it was not about them."""
+    _doubt: asyncio.TimerHandle | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -94,6 +95,8 @@ class WorkerChain:
         sent_kind = _SENT_AS.get(frame.kind)
         if not self.workers or peer_id != self.workers[-1] or sent_kind is None:
             return False
+        if self._doubt is not None:
+            self._doubt_on()  # one of a failed lap, or the first that is well: the chain moves
         key = (sent_kind, frame.position)
         lap = self._open.get(key)
         if lap is None or lap.columns != frame.columns:
@@ -126,18 +129,25 @@ class WorkerChain:
 
         While a barrier is under way that may have been a frame of a failed lap, which a device
         that lost its state cannot run; and for a moment after it, as messages and frames do not
-        wait for each other. Then the timeout of the laps in flight tells.
+        wait for each other. It is believed when nothing comes back for a while after it.
         """
         now = asyncio.get_running_loop().time()
         if self._barrier is None and now - self._barrier_back_at > REPORT_LATE_S:
             self.fail(error)
         else:
             self._reported, self._doubted = error, set(self._open)
+            if self._open:
+                self._doubt_on()
 
     def break_off(self, error: LapFailed) -> None:
         """The chain is not whole any more: laps fail with ``error`` until the next deal."""
         self._broken = error
         self.fail(error)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """A worker reported an error, and it is not known yet whether of a lap in flight."""
+        return self._doubt is not None
 
     @property
     def in_flight(self) -> int:
@@ -152,8 +162,23 @@ class WorkerChain:
             sentence = f"No answer came back through the chain ({names}) within {timeout_s:.0f} s."
             self.fail(LapFailed("timeout", sentence))
 
+    def _doubt_on(self) -> None:
+        self._doubt_no_more()
+        loop = asyncio.get_running_loop()
+        self._doubt = loop.call_later(REPORT_LATE_S, self._believe)
+
+    def _doubt_no_more(self) -> None:
+        if self._doubt is not None:
+            self._doubt.cancel()
+            self._doubt = None
+
+    def _believe(self) -> None:
+        if self._reported is not None:
+            self.fail(self._reported)
+
     def _forget_report(self) -> None:
         self._reported, self._doubted = None, set()
+        self._doubt_no_more()
 
     def _unreachable(self) -> LapFailed:
         if not self.workers:

@@ -23,9 +23,9 @@ class LapFailed(Exception):
         self.kind: LapFailure = kind
 
     @property
-    def ends_with_a_whole_chain(self) -> bool:
-        """The answer can go on once the chain is whole again (liveness, 8; decision 2)."""
-        return self.kind in ("timeout", "left", "re-deal")
+    def may_pass(self) -> bool:
+        """The answer can go on once the chain is whole and well again (liveness, 8; decision 2)."""
+        return self.kind != "not-a-number"
 
 
 class Compute(Protocol):
