@@ -1,10 +1,16 @@
 """What this machine lends, and with how many threads."""
 
 import os
+import socket
 
 import pytest
 
-from poolhouse_node.cli.machine import fair_threads, free_cores, has_wide_vectors
+from poolhouse_node.cli.machine import (
+    device_name,
+    fair_threads,
+    free_cores,
+    has_wide_vectors,
+)
 
 
 @pytest.mark.parametrize(
@@ -44,3 +50,20 @@ def test_wide_vectors_are_read_from_what_the_kernel_says(tmp_path, flags, wide):
     if flags is not None:
         path.write_text(f"flags\t\t: {flags} \n")
     assert has_wide_vectors(path) == wide
+
+
+def test_pods_with_long_names_are_different_devices(monkeypatch):
+    long_name = "release-with-a-long-name-poolhouse-gpu-pool"
+    names = set()
+    for ordinal in range(12):
+        monkeypatch.setattr(socket, "gethostname", lambda: f"{long_name}-{ordinal}.pool.svc")  # noqa: B023
+        names |= {device_name(None)}
+        assert device_name(f"{long_name}-{ordinal}") == device_name(None)
+    assert len(names) == 12
+    assert max(map(len, names)) <= 40
+
+
+def test_a_name_that_was_said_counts(monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "attic.lan")
+    assert device_name("cellar") == "cellar"
+    assert device_name("") == device_name(None) == "attic"

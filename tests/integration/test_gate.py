@@ -132,3 +132,20 @@ def test_the_key_is_nowhere_but_in_the_link(start, tmp_path):
     assert key not in command
     assert key not in device.stderr
     assert host.stderr.count(key) == 1
+
+
+def test_a_room_is_opened_by_a_link_that_was_made_before(start, tmp_path, signal_url):
+    made = start("room", "new", "--signal", signal_url)
+    assert made.end() == 0
+    link = made.stdout.strip()
+    file = tmp_path / "room-link"
+    file.write_text(link + "\n")
+    host = start(
+        "host", "--deny-unknown", "--wait", "9", state="host", POOLHOUSE_INVITE_FILE=str(file)
+    )
+    host.until("is open")
+    device = start("join", "--name", "cellar", POOLHOUSE_ROOM_FILE=str(file))
+    device.until("Joined as cellar.")
+    key = link.partition("k=")[2]
+    assert key
+    assert key not in host.stderr + device.stderr

@@ -6,7 +6,7 @@ import asyncio
 import os
 import secrets
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from poolhouse_node.cli.hosting import (
@@ -16,8 +16,9 @@ from poolhouse_node.cli.hosting import (
     hosted_room,
     say_what_runs,
 )
+from poolhouse_node.cli.invited import INVITE, with_invite
 from poolhouse_node.cli.loading import EngineLoader, describe_engine, open_model
-from poolhouse_node.cli.machine import default_name, default_pledge_gb, fair_threads, free_cores
+from poolhouse_node.cli.machine import default_pledge_gb, device_name, fair_threads, free_cores
 from poolhouse_node.cli.pulling import pull_with_progress, require_computable
 from poolhouse_node.cli.resuming import find_former, resumed
 from poolhouse_node.cli.room import HostCommands
@@ -52,6 +53,8 @@ class HostOptions:
     threads: int | None = None
     precision: str = "auto"
     code: str | None = None
+    key: str = field(default="", repr=False)
+    """The invite key that the room must have; without one it keeps its own, or draws one."""
     split: tuple[int, ...] | None = None
     context_size: int | None = None
     system: str = ""
@@ -78,6 +81,7 @@ class HostOptions:
     def gate(self, state: RoomState) -> Gate:
         """The gate of a room hosted here before under this code, or a new one."""
         gate = Gate.restore(secrets.token_bytes, state.load_gate())
+        gate.key = self.key or gate.key
         gate.asks = not self.is_open
         gate.takes_raw_secrets = self.takes_older_devices
         gate.takes_api_clients = self.takes_api_clients
@@ -87,6 +91,7 @@ class HostOptions:
 async def host_room(options: HostOptions) -> int:
     """Open a room, wait for devices, deal, then answer until the person ends it."""
     view = TerminalView()
+    options = with_invite(options, os.environ)
     former = find_former(options, os.environ, view.say) if options.resume else None
     if former is not None:
         options = resumed(options, former.options)
@@ -102,7 +107,7 @@ async def host_room(options: HostOptions) -> int:
         place=options.place,
         model=open_model(file, options.context_size, loader),
         loader=loader,
-        name=options.name or default_name(),
+        name=device_name(options.name),
         pledge_gb=options.pledge_gb or default_pledge_gb(),
     )
     async with hosted as room:
@@ -118,8 +123,11 @@ async def host_room(options: HostOptions) -> int:
 
 def _say_how_to_join(view: TerminalView, invite: str, code: str, options: HostOptions) -> None:
     shown = format_code(code)
-    view.say(f"The room {shown} is open. Whoever has this link gets in:")
-    view.say(f"    poolhouse join '{invite}'")
+    if options.key:  # whoever gave it has it, and this may go to a log that others read
+        view.say(f"The room {shown} is open. Whoever has the link of {INVITE} gets in.")
+    else:
+        view.say(f"The room {shown} is open. Whoever has this link gets in:")
+        view.say(f"    poolhouse join '{invite}'")
     if options.is_open:
         view.say(f"So does anyone who knows the code {shown} (--open): share it with care.")
     elif options.denies_unknown:

@@ -13,7 +13,13 @@ from poolhouse_node.cli.chat import questions
 from poolhouse_node.cli.failures import CommandFailed
 from poolhouse_node.cli.load_notebook import LoadNotebook
 from poolhouse_node.cli.loading import EngineLoader
-from poolhouse_node.cli.machine import default_name, default_pledge_gb, fair_threads, free_cores
+from poolhouse_node.cli.machine import (
+    default_name,
+    default_pledge_gb,
+    device_name,
+    fair_threads,
+    free_cores,
+)
 from poolhouse_node.cli.options import DEFAULT_SIGNAL
 from poolhouse_node.cli.rooms import Place, make_joined, read_invite
 from poolhouse_node.cli.saving import SavedIfPossible
@@ -126,7 +132,7 @@ async def _as_long_as_it_may_be_back(
     """Join. A device that was in the room before knocks for a minute, as if it had only lost its
     link: its host, or the signaling server, may be on the way back as well (liveness, 10).
     """
-    name = options.name or default_name()
+    name = device_name(options.name)
     loop = asyncio.get_running_loop()
     started_at, last, said = loop.time(), None, False
     while True:
@@ -159,7 +165,7 @@ async def _join_once(
 async def ask_room(options: JoinOptions, text: str | None, *, as_json: bool) -> int:
     """Ask once and end, or chat line by line without ``text``."""
     view = TerminalView(answers="figures" if as_json else "shown", once=text is not None)
-    name = options.name or f"{default_name()[:34]} guest"
+    name = device_name(options.name or f"{default_name()[:34]} guest")
     device = await _device(options, view, options.loader(), name=name, pledge_gb=None)
     async with device:
         await device.join()

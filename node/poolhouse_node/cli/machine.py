@@ -7,12 +7,14 @@ import platform
 import socket
 from pathlib import Path
 
+from poolhouse_node.room.names import fit_name
 from poolhouse_node.room.pledge import COMPUTER
 
 __all__ = [
     "default_name",
     "default_pledge_gb",
     "device_meta",
+    "device_name",
     "fair_threads",
     "free_cores",
     "has_nvidia",
@@ -86,7 +88,12 @@ def has_wide_vectors(cpuinfo: Path = _CPU_INFO) -> bool:
 
 def default_name() -> str:
     """The host name, which Kubernetes makes the pod name: stable, so that a seat is kept."""
-    return socket.gethostname().partition(".")[0][:40] or "poolhouse"
+    return fit_name(socket.gethostname().partition(".")[0] or "poolhouse")
+
+
+def device_name(said: str | None) -> str:
+    """What the person or the orchestrator called this device, as long as a room takes it."""
+    return fit_name(said) if said else default_name()
 
 
 def device_meta(*, pledge_gb: float | None) -> dict[str, object]:

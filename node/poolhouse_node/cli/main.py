@@ -15,6 +15,7 @@ from poolhouse_node.cli.bench.commands import bench_app
 from poolhouse_node.cli.models_app import models_app
 from poolhouse_node.cli.room_app import room_app
 from poolhouse_node.cli.running import run
+from poolhouse_node.cli.secret_files import read_secret_files
 from poolhouse_node.cli.turn.commands import turn_app
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def root(
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens.")] = False,
 ) -> None:
+    read_secret_files(os.environ)
     level = logging.INFO if verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
 

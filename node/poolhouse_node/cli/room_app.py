@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from poolhouse_node.cli import options as opt  # noqa: TC001 - typer reads them at run time
+from poolhouse_node.cli import options as opt
 from poolhouse_node.cli.running import run
 
 __all__ = ["room_app"]
@@ -15,6 +15,22 @@ __all__ = ["room_app"]
 room_app = typer.Typer(
     help="For the person who hosts, from another terminal.", no_args_is_help=True
 )
+
+
+@room_app.command("new")
+def room_new(signal: opt.Signal = opt.DEFAULT_SIGNAL) -> None:
+    """Make the invite link of a room that is opened later, and print it.
+
+    Give it to `poolhouse host` in POOLHOUSE_INVITE, and to devices in POOLHOUSE_ROOM; or each in a
+    file, named by POOLHOUSE_INVITE_FILE and POOLHOUSE_ROOM_FILE.
+    """
+    from poolhouse_node.cli.invited import new_invite
+
+    async def make() -> int:
+        print(new_invite(signal), flush=True)
+        return 0
+
+    run(make())
 
 
 @room_app.command("status")

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from poolhouse_node.room.names import NAME_CHARACTERS
 from poolhouse_node.room.pledge import count_gb, pledge_gb
 from poolhouse_node.wire.messages import joining
 
@@ -26,7 +27,6 @@ __all__ = [
     "unique_name",
 ]
 
-NAME_CHARACTERS = 40
 NAMESAKE_QUIET_S = 1.0
 NAME_PROBE_S = 1.5
 """A namesake that was pinged has this long to answer (section 9)."""
