@@ -9,8 +9,9 @@ MAKEFLAGS += --no-builtin-rules
 VENV := .venv
 BIN := $(VENV)/bin
 PIP_QUIET := --quiet --quiet --disable-pip-version-check --no-input
-EXTRAS := control,redis,node,fast,dev
+EXTRAS := control,redis,node,fast,dev,docs
 PYTEST := $(BIN)/pytest
+MODULES := tests/interop/node_modules/.installed tools/site/node_modules/.installed
 LONG := long or gpu
 # What needs the machine to itself: real programs, real links, figures.
 ALONE := webrtc or browser or model or room or redis or coturn or netns or perf
@@ -35,9 +36,9 @@ $(VENV)/.test-programs: tools/need-debian
 	@tools/need-debian chromium=chromium redis-server=redis-server turnserver=coturn haproxy=haproxy ip=iproute2
 	@touch $@
 
-tests/interop/node_modules/.installed: tests/interop/package.json
-	@command -v npm >/dev/null || { echo "The browser tests need npm (Debian: apt-get install npm)" >&2; exit 1; }
-	@cd tests/interop && npm install --silent --no-audit --no-fund --no-package-lock --ignore-scripts
+%/node_modules/.installed: %/package.json
+	@command -v npm >/dev/null || { echo "$* needs npm (Debian: apt-get install npm)" >&2; exit 1; }
+	@cd $* && npm install --silent --no-audit --no-fund --no-package-lock --ignore-scripts
 	@touch $@
 
 .PHONY: model
@@ -51,7 +52,7 @@ demo: model ## a room of three devices on this machine answers a question
 	@$(BIN)/poolhouse up --devices 3 --ask "What is a swimming pool?"
 
 .PHONY: test
-test: lint types walls model $(VENV)/.test-programs tests/interop/node_modules/.installed ## every test but long and gpu ones
+test: lint types walls model $(VENV)/.test-programs $(MODULES) ## every test but long and gpu ones
 	@$(PYTEST) -q -n auto -m 'not ($(LONG) or $(ALONE))'
 	@$(PYTEST) --durations 10 -m '($(ALONE)) and not ($(LONG))'
 
@@ -83,7 +84,7 @@ unit: $(VENV)/.installed
 # ---- what takes longer --------------------------------------------------------------------------
 
 .PHONY: test-long
-test-long: model $(VENV)/.test-programs tests/interop/node_modules/.installed ## soaks, real waits, big fuzz runs
+test-long: model $(VENV)/.test-programs $(MODULES) ## soaks, real waits, big fuzz runs
 	@$(PYTEST) -m long --timeout 1200
 
 .PHONY: test-gpu
@@ -95,6 +96,10 @@ bench: model ## the figures of docs/reference/benchmarks.md
 	@$(BIN)/poolhouse bench wire
 	@$(BIN)/poolhouse bench decode
 
+.PHONY: docs
+docs: $(VENV)/.installed tools/site/node_modules/.installed ## the documentation as a site, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 .PHONY: clean
 clean: ## remove the set-up and everything made by it
-	rm -rf $(VENV) tests/interop/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) tests/interop/node_modules tools/site/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

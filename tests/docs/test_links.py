@@ -66,7 +66,7 @@ def commands(program: str) -> list[Found]:
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         for block in FENCE.finditer(text):
-            if block["kind"] in {"sh", "bash", "console"}:
+            if block["kind"].partition(" ")[0] in {"sh", "bash", "console"}:
                 lines = block["text"].replace("\\\n", " ").splitlines()
                 found += [Found(name_of(page), line) for line in map(shell_line, lines)]
         found += [Found(name_of(page), code) for code in CODE.findall(prose(page))]
