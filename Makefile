@@ -13,8 +13,10 @@ EXTRAS := control,redis,node,fast,dev,docs
 PYTEST := $(BIN)/pytest
 MODULES := tests/interop/node_modules/.installed tools/site/node_modules/.installed
 LONG := long or gpu
-# What needs the machine to itself: real programs, real links, figures.
-ALONE := webrtc or browser or model or room or redis or coturn or netns or perf
+# Real programs and real links: they wait more than they compute, so two run at a time.
+PROGRAMS := webrtc or browser or model or room or redis or coturn or netns
+# Compiled once: an environment that turns this off pays for it at every start of a program.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help
 help: ## list the targets
@@ -55,6 +57,11 @@ demo: model ## a room of three devices on this machine answers a question
 test: lint types walls model $(VENV)/.test-programs $(MODULES) ## every test but long and gpu ones
 	@$(PYTEST) -q -n auto -m 'not ($(LONG) or $(ALONE))'
 	@$(PYTEST) --durations 10 -m '($(ALONE)) and not ($(LONG))'
+	@failed=0; \
+	$(PYTEST) -q -n auto -m 'not ($(LONG) or $(PROGRAMS) or perf)' || failed=1; \
+	$(PYTEST) -q -n 2 --dist worksteal --durations 10 -m '($(PROGRAMS)) and not ($(LONG) or perf)' || failed=1; \
+	$(PYTEST) -m 'perf and not ($(LONG))' || failed=1; \
+	exit $$failed
 
 # ---- the fast loop ------------------------------------------------------------------------------
 
@@ -79,7 +86,7 @@ walls: $(VENV)/.installed
 
 .PHONY: unit
 unit: $(VENV)/.installed
-	@$(PYTEST) -q -n auto -m 'not ($(LONG) or $(ALONE) or slow)'
+	@$(PYTEST) -q -n auto -m 'not ($(LONG) or $(PROGRAMS) or perf or slow)'
 
 # ---- what takes longer --------------------------------------------------------------------------
 

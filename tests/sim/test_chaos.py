@@ -33,6 +33,7 @@ def test_some_seeds(seeds):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("seeds", chunks(50, 1_000))
 def test_a_thousand_seeds(seeds):
     nothing_is_wrong(seeds)
