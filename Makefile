@@ -55,8 +55,6 @@ demo: model ## a room of three devices on this machine answers a question
 
 .PHONY: test
 test: lint types walls model $(VENV)/.test-programs $(MODULES) ## every test but long and gpu ones
-	@$(PYTEST) -q -n auto -m 'not ($(LONG) or $(ALONE))'
-	@$(PYTEST) --durations 10 -m '($(ALONE)) and not ($(LONG))'
 	@failed=0; \
 	$(PYTEST) -q -n auto -m 'not ($(LONG) or $(PROGRAMS) or perf)' || failed=1; \
 	$(PYTEST) -q -n 2 --dist worksteal --durations 10 -m '($(PROGRAMS)) and not ($(LONG) or perf)' || failed=1; \
