@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["FakeShard", "Hidden", "Packed", "Shard", "ShardError", "TopLogits"]
+__all__ = [
+    "FakeShard",
+    "Hidden",
+    "Holding",
+    "OutOfMemory",
+    "Packed",
+    "Shard",
+    "ShardError",
+    "TopLogits",
+]
 
 type Hidden = Any
 """``n`` hidden states of the model's width, where and how the engine keeps them.
@@ -33,6 +42,19 @@ Opaque but for two things: ``len()`` counts its columns, and slicing takes some 
 
 class ShardError(Exception):
     """The model part cannot do what was asked; the text is a sentence for a person."""
+
+
+class OutOfMemory(ShardError):
+    """The device had too little memory for what was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Memory taken now. Shards that share weights and a pool of states name the same ``part``."""
+
+    part: object
+    weights_bytes: int
+    state_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +110,11 @@ class Shard(Protocol):
     @property
     def held_bytes(self) -> int:
         """Memory taken by weights and state now."""
+        ...
+
+    @property
+    def holding(self) -> Holding:
+        """What :attr:`held_bytes` is for. May be asked from any thread."""
         ...
 
     def embed(self, ids: Sequence[int]) -> Hidden:
@@ -168,6 +195,10 @@ class FakeShard:
     """After each column: the digest of every layer."""
     _slots: dict[int, list[list[bytes]]] = field(default_factory=dict)
     _last_spec: tuple[int, int] | None = None
+
+    @property
+    def holding(self) -> Holding:
+        return Holding(self, self.held_bytes, 0)
 
     def embed(self, ids: Sequence[int]) -> Hidden:
         self._host_only()

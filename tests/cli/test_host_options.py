@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 
 from poolhouse_node.cli import host as host_module
 from poolhouse_node.cli import main, up
+from poolhouse_node.cli.measuring import MetricsOptions
 from poolhouse_node.cli.options import parse_redeal_after
 
 
@@ -73,3 +74,19 @@ def test_the_wait_before_a_re_deal_is_read(text, seconds):
 def test_other_waits_are_usage_errors(text):
     with pytest.raises(typer.BadParameter):
         parse_redeal_after(text)
+
+
+@pytest.mark.parametrize("command", ["host", "up"])
+def test_metrics_are_off_by_default_and_on_loopback(given, command):
+    options = given(command)
+    assert (options if command == "host" else options.host).metrics == MetricsOptions()
+    assert MetricsOptions().port is None
+    assert MetricsOptions().bind == "127.0.0.1"
+
+
+def test_metrics_by_options_and_variables(given):
+    options = given(
+        *("host", "--metrics-port", "9101", "--metrics-room-label"),
+        POOLHOUSE_METRICS_BIND="0.0.0.0",
+    )
+    assert options.metrics == MetricsOptions(9101, "0.0.0.0", names_room=True)

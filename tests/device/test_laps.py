@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from poolhouse_node.device.events import LapTimedOut
 from poolhouse_node.device.laps import WorkerChain
 from poolhouse_node.generate.ports import LapFailed
 from poolhouse_node.wire.slices import Frame, Kind
@@ -207,3 +208,35 @@ def test_a_report_about_laps_that_came_back_says_nothing_of_later_ones():
             await lap
 
     after_a_barrier(late_report)
+
+
+def test_laps_are_told_with_their_time():
+    async def main():
+        chain, _ = chain_of("a")
+        told: list = []
+        chain.notify = told.append
+        for kind in ("token", "prefill"):
+            chain.lap(sent(), kind)
+            await asyncio.sleep(0.25)
+            chain.take("a", back())
+        assert [(each.kind, round(each.lap_s, 3)) for each in told] == [
+            ("token", 0.25),
+            ("prefill", 0.25),
+        ]
+
+    run_virtual(main())
+
+
+def test_a_lap_that_is_too_late_is_told_once():
+    async def main():
+        chain, _ = chain_of("a")
+        told: list = []
+        chain.notify = told.append
+        late = chain.lap(sent(), "token")
+        chain.lap(sent(8), "prefill")
+        with pytest.raises(LapFailed):
+            await late
+        await asyncio.sleep(100)
+        assert told == [LapTimedOut("token")]
+
+    run_virtual(main())

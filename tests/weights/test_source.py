@@ -6,6 +6,7 @@ import shutil
 import sys
 import threading
 import zipfile
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -67,6 +68,16 @@ def test_a_model_is_fetched_once_and_reported(store, server):
     assert [(each.key, each.size_bytes, each.whole) for each in store.cache.entries()] == [
         ("tiny", len(CONTENT), True)
     ]
+
+
+def test_it_is_told_where_files_were(store, server):
+    told = []
+    telling = replace(store, found=lambda where, size_bytes: told.append((where, size_bytes)))
+    for _ in range(2):
+        telling.pull("tiny")
+        telling.resolve(f"{server.url}/{FILE.path}")
+    size = len(CONTENT)
+    assert told == [("network", size), ("network", size), ("cache", size), ("cache", size)]
 
 
 def test_a_connection_that_breaks_is_resumed_where_it_stopped(store, server):

@@ -299,3 +299,38 @@ def test_mutated_slices_raise_nothing_and_stay_bounded(data: st.DataObject) -> N
         receiver.receive(data.draw(st.integers(0, 1)), bytes(one), 0.0)
         assert receiver.held_bytes <= 20_000
         assert receiver.gathering + receiver.waiting <= 8
+
+
+def test_second_copies_and_delays_are_counted() -> None:
+    receiver = OrderedReceiver()
+    for channel in "ab":
+        receiver.opened(channel, 0.0)
+    (first,), (second,) = slices(1), slices(2)
+    receiver.receive("a", second, 0.0)
+    assert receiver.delayed == 1
+    assert positions(receiver.receive("b", first, 0.0)) == [1, 2]
+    receiver.receive("b", second, 0.1)
+    assert receiver.received_bytes == len(first) + 2 * len(second)
+    assert receiver.repeated_bytes == len(second)
+
+
+def test_a_repeated_slice_of_an_unfinished_frame_is_counted() -> None:
+    receiver = OrderedReceiver()
+    parts = slices(1, 2 * SLICE_PAYLOAD_BYTES)
+    for data in (parts[0], parts[0], parts[1]):
+        receiver.receive("a", data, 0.0)
+    assert receiver.repeated_bytes == len(parts[0])
+
+
+def test_a_gap_says_whether_it_was_passed_or_waited_for() -> None:
+    passed, waited = OrderedReceiver(), OrderedReceiver()
+    for receiver in (passed, waited):
+        receiver.opened("a", 0.0)
+        receiver.opened("b", 0.0)
+        receiver.receive("a", slices(3)[0], 0.0)
+    passed.receive("b", slices(4)[0], 0.0)
+    timer = waited.next_timer()
+    assert timer is not None
+    waited.on_timer(timer)
+    assert (passed.skipped, passed.skipped_after_wait) == (2, 0)
+    assert (waited.skipped, waited.skipped_after_wait) == (2, 2)

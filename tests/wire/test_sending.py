@@ -109,3 +109,14 @@ def test_closed_channels_are_left_out() -> None:
     links[0].is_open = False
     SliceSender().send(frame(), links)
     assert sends(log, links) == [[1, 1, 0], [2, 1, 0]]
+
+
+def test_bytes_are_counted_by_copy() -> None:
+    links, log = channels(3)
+    sender = SliceSender(duplicate_slices=1)
+    sender.send(frame(16), links)
+    one_copy = len(log[0][1])
+    assert (sender.first_bytes, sender.second_bytes) == (one_copy, one_copy)
+    sender.send(frame(40_000), links)
+    assert sender.second_bytes == one_copy, "a frame of several slices goes once"
+    assert sender.first_bytes + sender.second_bytes == sum(len(data) for _, data in log)

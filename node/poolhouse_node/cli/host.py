@@ -19,6 +19,7 @@ from poolhouse_node.cli.hosting import (
 from poolhouse_node.cli.invited import INVITE, with_invite
 from poolhouse_node.cli.loading import EngineLoader, describe_engine, open_model
 from poolhouse_node.cli.machine import default_pledge_gb, device_name, fair_threads, free_cores
+from poolhouse_node.cli.measuring import MetricsOptions, measuring
 from poolhouse_node.cli.pulling import pull_with_progress, require_computable
 from poolhouse_node.cli.resuming import find_former, resumed
 from poolhouse_node.cli.room import HostCommands
@@ -32,6 +33,8 @@ from poolhouse_node.wire.codes import format_code
 
 if TYPE_CHECKING:
     from poolhouse_node.cli.hosting import HostedRoom
+    from poolhouse_node.cli.measuring import Measuring
+    from poolhouse_node.cli.resuming import FormerRoom
     from poolhouse_node.cli.rooms import Place
     from poolhouse_node.cli.state import RoomState
     from poolhouse_node.generate.sampler import Sampling
@@ -68,6 +71,7 @@ class HostOptions:
     redeal_after_s: float | None = 60.0
     """``None``: never without the person."""
     resume: bool = False
+    metrics: MetricsOptions = field(default_factory=MetricsOptions)
     said: frozenset[str] = frozenset()
     """Names of the options that were given: a record does not change them."""
 
@@ -96,7 +100,14 @@ async def host_room(options: HostOptions) -> int:
     if former is not None:
         options = resumed(options, former.options)
     require_computable(options.model)
-    store, file = await pull_with_progress(options.model, view)
+    async with measuring(options.metrics, view.say) as measured:
+        return await _host_measured(options, former, view, measured)
+
+
+async def _host_measured(
+    options: HostOptions, former: FormerRoom | None, view: TerminalView, measured: Measuring
+) -> int:
+    store, file = await pull_with_progress(options.model, view, measured.found)
     threads = options.threads or fair_threads(free_cores())
     loader = EngineLoader(store, options.device, threads, file, options.precision)
     loader.warm_up()
@@ -109,6 +120,7 @@ async def host_room(options: HostOptions) -> int:
         loader=loader,
         name=device_name(options.name),
         pledge_gb=options.pledge_gb or default_pledge_gb(),
+        measured=measured,
     )
     async with hosted as room:
         commands = HostCommands(room.host, room.invite)

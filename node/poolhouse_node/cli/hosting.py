@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from poolhouse_node.cli.host import HostOptions
     from poolhouse_node.cli.loading import EngineLoader
+    from poolhouse_node.cli.measuring import Measuring
     from poolhouse_node.cli.resuming import FormerRoom
     from poolhouse_node.cli.room import HostCommands
     from poolhouse_node.cli.rooms import Place
@@ -88,6 +89,7 @@ async def hosted_room(
     loader: EngineLoader,
     name: str,
     pledge_gb: float,
+    measured: Measuring,
     devices: int | None = None,
     is_passing: bool = False,
 ) -> AsyncIterator[HostedRoom]:
@@ -103,13 +105,14 @@ async def hosted_room(
     choices = recorded(options, code=code, host_name=name, model_key=model.key, devices=devices)
     keeper = RecordKeeper(state, choices, memory, view.say, is_passing=is_passing)
     save_gate = SavedIfPossible(state.save_gate, GATE_LOST, view.say)
+    watch = measured.room(view)
     host = make_host(
         network,
-        view,
+        watch,
         name=name,
         pledge_gb=pledge_gb,
         model=model,
-        loader=loader,
+        loader=measured.loader(loader),
         settings=options.settings(),
         gate=gate,
         save_gate=save_gate,
@@ -120,7 +123,8 @@ async def hosted_room(
     with lock_room(state, former):
         save_gate(gate.state())
         async with keeper, host, closed_at_the_end(host, keeper):
-            yield HostedRoom(host, state, gate, place, memory)
+            with watch.hosting(host, code):
+                yield HostedRoom(host, state, gate, place, memory)
 
 
 @dataclass(frozen=True, slots=True)

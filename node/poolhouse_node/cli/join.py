@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from poolhouse_node.cli.chat import questions
@@ -20,6 +21,7 @@ from poolhouse_node.cli.machine import (
     fair_threads,
     free_cores,
 )
+from poolhouse_node.cli.measuring import Measuring, MetricsOptions, measuring
 from poolhouse_node.cli.options import DEFAULT_SIGNAL
 from poolhouse_node.cli.rooms import Place, make_joined, read_invite
 from poolhouse_node.cli.saving import SavedIfPossible
@@ -36,7 +38,9 @@ from poolhouse_node.weights.source import ModelStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
+    from poolhouse_node.device.events import Notify
     from poolhouse_node.device.joined import JoinedDevice
+    from poolhouse_node.device.ports import ShardLoader
     from poolhouse_node.rtc.ice import PathSettings
     from poolhouse_node.rtc.peer import Engine
     from poolhouse_node.wire.codes import Invite
@@ -66,6 +70,7 @@ class JoinOptions:
     precision: str = "auto"
     paths: PathSettings | None = None
     trust_unverified: bool = False
+    metrics: MetricsOptions = field(default_factory=MetricsOptions)
 
     def place(self, invite: Invite) -> Place:
         """Where to look for the room: as said, else where the link says, else on this machine."""
@@ -87,9 +92,9 @@ class JoinOptions:
         """Where a death while loading is known by, to the next process of this name."""
         return LoadNotebook(RoomState.of(invite.code, self.environment), name)
 
-    def loader(self) -> EngineLoader:
+    def loader(self, measured: Measuring) -> EngineLoader:
         """For the layers this device may be dealt."""
-        store = ModelStore(default_cache(self.environment))
+        store = ModelStore(default_cache(self.environment), found=measured.found)
         threads = self.threads or fair_threads(free_cores())
         return EngineLoader(store, self.device, threads, precision=self.precision)
 
@@ -97,7 +102,8 @@ class JoinOptions:
 async def _device(
     options: JoinOptions,
     view: TerminalView,
-    loader: EngineLoader,
+    notify: Notify,
+    loader: ShardLoader,
     *,
     name: str,
     pledge_gb: float | None,
@@ -106,7 +112,7 @@ async def _device(
     return await make_joined(
         options.place(invite),
         invite.code,
-        view,
+        notify,
         name=name,
         pledge_gb=pledge_gb,
         loader=loader,
@@ -118,16 +124,18 @@ async def _device(
 
 async def join_room(options: JoinOptions) -> int:
     """Hold layers until the room is over or the person ends it."""
-    view, loader = TerminalView(answers="hidden"), options.loader()
-    loader.warm_up()
+    view = TerminalView(answers="hidden")
     try:
-        return await _as_long_as_it_may_be_back(options, view, loader)
+        async with measuring(options.metrics, view.say) as measured:
+            loader = options.loader(measured)
+            loader.warm_up()
+            return await _as_long_as_it_may_be_back(options, view, loader, measured)
     finally:
         view.close()
 
 
 async def _as_long_as_it_may_be_back(
-    options: JoinOptions, view: TerminalView, loader: EngineLoader
+    options: JoinOptions, view: TerminalView, loader: EngineLoader, measured: Measuring
 ) -> int:
     """Join. A device that was in the room before knocks for a minute, as if it had only lost its
     link: its host, or the signaling server, may be on the way back as well (liveness, 10).
@@ -138,7 +146,7 @@ async def _as_long_as_it_may_be_back(
     while True:
         last = loop.time()
         try:
-            return await _join_once(options, view, loader, name)
+            return await _join_once(options, view, loader, name, measured)
         except (JoinFailed, SignalingError) as error:
             wait_s = next_knock_s(started_at, last, loop.time())
             invite = read_invite(options.room)
@@ -152,12 +160,22 @@ async def _as_long_as_it_may_be_back(
 
 
 async def _join_once(
-    options: JoinOptions, view: TerminalView, loader: EngineLoader, name: str
+    options: JoinOptions,
+    view: TerminalView,
+    loader: EngineLoader,
+    name: str,
+    measured: Measuring,
 ) -> int:
+    watch, code = measured.room(view), read_invite(options.room).code
     pledge_gb = options.pledge_gb or default_pledge_gb()
-    device = await _device(options, view, loader, name=name, pledge_gb=pledge_gb)
-    async with device:
-        await device.join()
+    async with contextlib.AsyncExitStack() as stack:
+        with watch.trying():
+            device = await _device(
+                options, view, watch, measured.loader(loader), name=name, pledge_gb=pledge_gb
+            )
+            await stack.enter_async_context(device)
+            stack.enter_context(watch.joining(device, code))
+            await device.join()
         view.say(f"Joined as {device.name}.")
         return await _while_inside(device)
 
@@ -166,7 +184,8 @@ async def ask_room(options: JoinOptions, text: str | None, *, as_json: bool) -> 
     """Ask once and end, or chat line by line without ``text``."""
     view = TerminalView(answers="figures" if as_json else "shown", once=text is not None)
     name = device_name(options.name or f"{default_name()[:34]} guest")
-    device = await _device(options, view, options.loader(), name=name, pledge_gb=None)
+    loader = options.loader(Measuring())
+    device = await _device(options, view, view, loader, name=name, pledge_gb=None)
     async with device:
         await device.join()
         await device.until_online()

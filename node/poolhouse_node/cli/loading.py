@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from poolhouse_node.weights.gguf_header import TensorInfo
     from poolhouse_node.weights.source import ModelFile, ModelStore
 
-__all__ = ["EngineLoader", "describe_engine", "open_model"]
+__all__ = ["EngineLoader", "describe_engine", "describe_shard", "open_model"]
 
 PULL_SHARE = 0.9
 """Of the progress bar, when the file has to be fetched first: that is the long part."""
@@ -158,3 +158,14 @@ def describe_engine(device: str, precision: str) -> str:
     name = torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else chosen.type
     kept = {"exact": "float32", "packed": "packed weights"}[choose_precision(precision, chosen)]
     return f"torch {torch.__version__} on {name}, {kept}"
+
+
+def describe_shard(shard: Shard) -> tuple[str, str, str]:
+    """Kind of device, the GPU's name if it is one, and the engine, of loaded layers."""
+    device = getattr(shard, "device", None)
+    if device is None:  # no engine of ours
+        return "cpu", "", type(shard).__name__
+    import torch
+
+    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+    return device.type, gpu, f"torch {torch.__version__}"

@@ -21,6 +21,7 @@ from poolhouse_node.cli.turn.commands import turn_app
 if TYPE_CHECKING:
     from poolhouse_node.cli.host import HostOptions
     from poolhouse_node.cli.join import JoinOptions
+    from poolhouse_node.cli.measuring import MetricsOptions
     from poolhouse_node.rtc.ice import PathSettings
 
 __all__ = ["app"]
@@ -114,11 +115,15 @@ def up(
     code: opt.Code = None,
     resume: opt.Resume = False,
     redeal_after: opt.RedealAfter = opt.DEFAULT_REDEAL_AFTER,
+    metrics_port: opt.MetricsPort = None,
+    metrics_bind: opt.MetricsBind = opt.DEFAULT_METRICS_BIND,
+    metrics_room_label: opt.MetricsRoomLabel = False,
     as_json: opt.Json = False,
 ) -> None:
     """Everything on this machine: control plane, host and workers, each a process of its own.
 
     The room is open to anyone on this machine who knows its code; it listens on loopback only.
+    --metrics-port is the host's; workers take the ports after it.
     """
     from poolhouse_node.cli.up import UpOptions, bring_up
 
@@ -148,6 +153,7 @@ def up(
         is_open=True,
         redeal_after=redeal_after,
         resume=resume,
+        metrics=_metrics(metrics_port, metrics_bind, names_room=metrics_room_label),
         said=_said(context),
     )
     if host.split is not None and len(host.split) > devices:
@@ -194,6 +200,9 @@ def host(
     device: opt.DeviceName = "auto",
     threads: opt.Threads = None,
     precision: opt.PrecisionName = "auto",
+    metrics_port: opt.MetricsPort = None,
+    metrics_bind: opt.MetricsBind = opt.DEFAULT_METRICS_BIND,
+    metrics_room_label: opt.MetricsRoomLabel = False,
 ) -> None:
     """Open a room: other devices join it, together you hold the model."""
     from poolhouse_node.cli.host import host_room
@@ -225,6 +234,7 @@ def host(
                 takes_api_clients=api_clients,
                 redeal_after=redeal_after,
                 resume=resume,
+                metrics=_metrics(metrics_port, metrics_bind, names_room=metrics_room_label),
                 said=_said(context),
             )
         )
@@ -247,6 +257,9 @@ def join(
     device: opt.DeviceName = "auto",
     threads: opt.Threads = None,
     precision: opt.PrecisionName = "auto",
+    metrics_port: opt.MetricsPort = None,
+    metrics_bind: opt.MetricsBind = opt.DEFAULT_METRICS_BIND,
+    metrics_room_label: opt.MetricsRoomLabel = False,
 ) -> None:
     """Hold layers in a room until it is over."""
     from poolhouse_node.cli.join import join_room
@@ -262,6 +275,7 @@ def join(
         device=device,
         threads=threads,
         precision=precision,
+        metrics=_metrics(metrics_port, metrics_bind, names_room=metrics_room_label),
     )
     run(join_room(options))
 
@@ -377,6 +391,12 @@ def _paths(
     )
 
 
+def _metrics(port: int | None, bind: str, *, names_room: bool) -> MetricsOptions:
+    from poolhouse_node.cli.measuring import MetricsOptions
+
+    return MetricsOptions(port, bind, names_room)
+
+
 def _host_options(
     *,
     signal: str,
@@ -413,8 +433,10 @@ def _join_options(
     device: str = "auto",
     threads: int | None = None,
     precision: str = "auto",
+    metrics: MetricsOptions | None = None,
 ) -> JoinOptions:
     from poolhouse_node.cli.join import JoinOptions
+    from poolhouse_node.cli.measuring import MetricsOptions
 
     return JoinOptions(
         room,
@@ -428,4 +450,5 @@ def _join_options(
         precision,
         paths=paths,
         trust_unverified=trust,
+        metrics=metrics or MetricsOptions(),
     )

@@ -19,6 +19,9 @@ __all__ = [
     "IceFile",
     "Json",
     "MaxTokens",
+    "MetricsBind",
+    "MetricsPort",
+    "MetricsRoomLabel",
     "Model",
     "Name",
     "Pledge",
@@ -48,6 +51,7 @@ EngineName = Literal["libdatachannel", "aiortc"]
 
 DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_SIGNAL = "localhost:8080"
+DEFAULT_METRICS_BIND = "127.0.0.1"
 DEFAULT_REDEAL_AFTER = "60"
 REDEAL_AFTER_S_MAX = 86_400.0
 NEVER = "never"
@@ -208,6 +212,36 @@ Bind = Annotated[
         metavar="ADDRESS",
         help="Use this local address only. Default: those of all interfaces.",
         envvar="POOLHOUSE_BIND",
+    ),
+]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port",
+        min=0,
+        max=65535,
+        help="Serve Prometheus metrics and health (/metrics, /livez, /readyz) on this port; 0 "
+        "takes a free one.",
+        show_default="no metrics",
+        envvar="POOLHOUSE_METRICS_PORT",
+    ),
+]
+MetricsBind = Annotated[
+    str,
+    typer.Option(
+        "--metrics-bind",
+        metavar="ADDRESS",
+        help="Address of that port.",
+        envvar="POOLHOUSE_METRICS_BIND",
+    ),
+]
+MetricsRoomLabel = Annotated[
+    bool,
+    typer.Option(
+        "--metrics-room-label",
+        help="Name the room in every series, by a short hash of its code. Whoever tries all codes "
+        "finds the code.",
+        envvar="POOLHOUSE_METRICS_ROOM_LABEL",
     ),
 ]
 Code = Annotated[

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.filesize import decimal
@@ -21,10 +22,11 @@ from poolhouse_node.weights.source import ModelStore
 from poolhouse_node.weights.watch import PullWatch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from poolhouse_node.cli.view import TerminalView
-    from poolhouse_node.weights.source import ModelFile
+    from poolhouse_node.weights.source import FoundAt, ModelFile
 
 __all__ = [
     "list_models",
@@ -35,8 +37,9 @@ __all__ = [
 ]
 
 
-def _store() -> ModelStore:
-    return ModelStore(default_cache(os.environ))
+def _store(found: Callable[[FoundAt, int], None] | None = None) -> ModelStore:
+    store = ModelStore(default_cache(os.environ))
+    return store if found is None else replace(store, found=found)
 
 
 def require_computable(model: str) -> None:
@@ -50,9 +53,14 @@ def require_computable(model: str) -> None:
         )
 
 
-async def pull_with_progress(model: str, view: TerminalView) -> tuple[ModelStore, ModelFile]:
-    """Find a model's file, fetching it if it is not here. Raises ``WeightsError``."""
-    store, stopped = _store(), threading.Event()
+async def pull_with_progress(
+    model: str, view: TerminalView, found: Callable[[FoundAt, int], None] | None = None
+) -> tuple[ModelStore, ModelFile]:
+    """Find a model's file, fetching it if it is not here. Raises ``WeightsError``.
+
+    ``found`` is told where its parts were, now and whenever the store is asked again.
+    """
+    store, stopped = _store(found), threading.Event()
     with _bar(view) as progress:
         task = progress.add_task(model, total=None, visible=False)
 

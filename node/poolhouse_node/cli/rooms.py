@@ -29,11 +29,11 @@ from poolhouse_node.wire.codes import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from poolhouse_node.cli.loading import EngineLoader
     from poolhouse_node.device.entrance import Secrets
     from poolhouse_node.device.events import Notify
     from poolhouse_node.device.load_notes import Notebook
     from poolhouse_node.device.model import RoomModel
+    from poolhouse_node.device.ports import ShardLoader
     from poolhouse_node.room.gate import Gate, GateState
     from poolhouse_node.room.record import RoomMemory
     from poolhouse_node.rtc.network import Network
@@ -129,7 +129,7 @@ def make_host(
     name: str,
     pledge_gb: float,
     model: RoomModel,
-    loader: EngineLoader,
+    loader: ShardLoader,
     settings: HostSettings,
     gate: Gate,
     save_gate: Callable[[GateState], None],
@@ -163,7 +163,7 @@ async def make_joined(
     *,
     name: str,
     pledge_gb: float | None,
-    loader: EngineLoader,
+    loader: ShardLoader,
     held: Secrets,
     trust_unverified: bool,
     notebook: Notebook | None = None,

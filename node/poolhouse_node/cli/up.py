@@ -21,6 +21,7 @@ from poolhouse_node.cli.hosting import (
 )
 from poolhouse_node.cli.loading import EngineLoader, describe_engine, open_model
 from poolhouse_node.cli.machine import default_pledge_gb, fair_threads, free_cores
+from poolhouse_node.cli.measuring import measuring
 from poolhouse_node.cli.pulling import pull_with_progress, require_computable
 from poolhouse_node.cli.resuming import find_former, resumed
 from poolhouse_node.cli.room import HostCommands
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from poolhouse_node.cli.host import HostOptions
     from poolhouse_node.cli.hosting import HostedRoom
+    from poolhouse_node.cli.measuring import Measuring
     from poolhouse_node.cli.resuming import FormerRoom
     from poolhouse_node.cli.view import Answers
     from poolhouse_node.device.host import Host
@@ -87,7 +89,18 @@ async def bring_up(options: UpOptions) -> int:
     if former is not None:
         options = options.resumed(former.options)
     require_computable(options.host.model)
-    store, file = await pull_with_progress(options.host.model, view)
+    async with measuring(options.host.metrics, view.say) as measured:
+        return await _bring_up_measured(options, question, former, view, measured)
+
+
+async def _bring_up_measured(
+    options: UpOptions,
+    question: Question | None,
+    former: FormerRoom | None,
+    view: TerminalView,
+    measured: Measuring,
+) -> int:
+    store, file = await pull_with_progress(options.host.model, view, measured.found)
     threads = options.host.threads or fair_threads(free_cores(), options.devices)
     loader = EngineLoader(store, options.host.device, threads, file, options.host.precision)
     loader.warm_up()
@@ -105,13 +118,14 @@ async def bring_up(options: UpOptions) -> int:
             loader=loader,
             name=options.host.name or "host",
             pledge_gb=pledge_gb,
+            measured=measured,
             devices=options.devices,
             is_passing=options.host.code is None,
         )
         async with hosted as room:
             try:
                 arguments = _join_arguments(options, signal_url, pledge_gb, threads)
-                await _start_workers(children, options.devices - 1, arguments, room.invite())
+                await _start_workers(children, options, arguments, room.invite())
                 running = asyncio.ensure_future(_run_room(room, options, question, view))
                 keeping = _keep_children(children, view, signal_url)
                 return await _unless_a_child_ends(children, room.host, running, keeping)
@@ -119,10 +133,13 @@ async def bring_up(options: UpOptions) -> int:
                 view.close()
 
 
-async def _start_workers(children: Children, count: int, arguments: list[str], invite: str) -> None:
-    for number in range(1, count + 1):
+async def _start_workers(
+    children: Children, options: UpOptions, arguments: list[str], invite: str
+) -> None:
+    for number in range(1, options.devices):
         name = f"worker-{number}"
-        await children.start(name, [*arguments, "--name", name], {ROOM: invite})
+        its_own = ["--name", name, *options.host.metrics.arguments(number)]
+        await children.start(name, [*arguments, *its_own], {ROOM: invite})
 
 
 async def _run_room(

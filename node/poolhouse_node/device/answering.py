@@ -7,12 +7,14 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from poolhouse_node.device.answer_record import AnswerRecord, Running
+from poolhouse_node.device.answer_record import AnswerRecord, Running, outcome_of
 from poolhouse_node.device.events import (
     AnswerEnded,
+    AnswerResumed,
     AnswerStarted,
     AnswerWaits,
     PromptProgress,
+    TokenMade,
     TokenShown,
 )
 from poolhouse_node.generate.conversation import Conversation, Exchange, PromptTooLong
@@ -90,6 +92,7 @@ class Answering:
     queue: AskQueue = field(default_factory=AskQueue)
     transcript: deque[Answered] = field(default_factory=lambda: deque(maxlen=HISTORY_KEPT))
     _wanted: dict[Ask, asyncio.Future[AnswerRecord]] = field(default_factory=dict)
+    _asked_at: dict[Ask, float] = field(default_factory=dict)
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
     _stop: bool = False
     _answers: int = 0
@@ -105,7 +108,7 @@ class Answering:
         if not (ask.text.strip() if ask.prompt_ids is None else ask.prompt_ids):
             raise AskRefused("The question is empty.")
         place = self.queue.put(ask)
-        self._wanted[ask] = asyncio.get_running_loop().create_future()
+        self._expect(ask)
         self._stop &= place > 0
         if place:
             self.tell(ask.asker, Queued(pos=place))
@@ -127,6 +130,7 @@ class Answering:
         self.queue.withdraw(asker)
         for ask in gone:
             self._wanted.pop(ask).cancel()
+            del self._asked_at[ask]
         if gone:
             self.broadcast(Queue(n=len(self.queue.waiting)))
 
@@ -213,11 +217,14 @@ class Answering:
             ask = _ask(memory.running.ask)
             self._shown_before[ask] = list(memory.running.shown_ids)
             waiting.insert(0, ask)
-        loop = asyncio.get_running_loop()
         for ask in waiting:
             self.queue.put(ask)
-            self._wanted[ask] = loop.create_future()
+            self._expect(ask)
         self._arrived.set()
+
+    def _expect(self, ask: Ask) -> None:
+        loop = asyncio.get_running_loop()
+        self._wanted[ask], self._asked_at[ask] = loop.create_future(), loop.time()
 
     # ---- one answer ----------------------------------------------------------------------------
 
@@ -233,12 +240,14 @@ class Answering:
         try:
             result = await self._generate(exchange, running)
         except (LapFailed, ShardError, PromptTooLong, TemplateError) as error:
-            done = running.record("error", str(error))
+            done, outcome = running.record("error", str(error)), outcome_of("error", error)
         else:
             self._show(ask, running.add(running.stream.flush()))
-            done = running.record(result.reason)
+            done, outcome = running.record(result.reason), outcome_of(result.reason)
         self._running = None
         self._end(running, done)
+        loop = asyncio.get_running_loop()
+        self.notify(running.measured(outcome, loop.time()))
         self.remember()
         return done
 
@@ -248,7 +257,7 @@ class Answering:
             self._answers += 1
         loop = asyncio.get_running_loop()
         stream = TextStream(self.conversation.tokenizer)
-        running = Running(ask, self._answers, loop.time(), stream)
+        running = Running(ask, self._answers, loop.time(), stream, self._asked_at.pop(ask))
         self.broadcast(self._start_message(running))
         self.notify(AnswerStarted(ask.name, ask.text, self._is_mine(ask)))
         running.ids = before or []
@@ -275,6 +284,8 @@ class Answering:
                 if self._stop:
                     return Answer(reason="abort")
                 break
+            if failed is not None:
+                self.notify(AnswerResumed())
             try:
                 return await self._go_on(request, exchange, running)
             except LapFailed as error:
@@ -305,6 +316,7 @@ class Answering:
         def show(token: int) -> None:
             exchange.answer_ids.append(token)
             self._show(running.ask, running.take(token, loop.time()))
+            self.notify(TokenMade(running.gap_s))
 
         rest = replace(
             request,

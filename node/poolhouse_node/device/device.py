@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from poolhouse_node.device.events import Notice, SignalingChanged
+from poolhouse_node.device.events import Notice, PingAnswered, SignalingChanged
 from poolhouse_node.device.tasks import Tasks
 from poolhouse_node.room.liveness import (
     AFTER_AWAY_S,
@@ -279,6 +279,7 @@ class Device(ABC):
         sent_at = ts / 1000
         if 0 <= now - sent_at < 3600:
             peer.rtt_s = now - sent_at
+            self.notify(PingAnswered(peer.rtt_s))
             self.answered(peer, sent_at)
 
     def answered(self, peer: Peer, sent_at: float) -> None:  # noqa: B027 - a hook, nothing is owed

@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from poolhouse_node.device.answer_record import Outcome
+    from poolhouse_node.room.laps import LapKind
+
 __all__ = [
     "AnswerEnded",
+    "AnswerMeasured",
+    "AnswerResumed",
     "AnswerStarted",
     "AnswerWaits",
     "Dealt",
@@ -21,11 +26,14 @@ __all__ = [
     "Event",
     "HostFound",
     "HostLost",
+    "LapReturned",
+    "LapTimedOut",
     "LoadProgress",
     "LobbyEntered",
     "NextLinked",
     "Notice",
     "Notify",
+    "PingAnswered",
     "PromptProgress",
     "Queued",
     "RoomDegraded",
@@ -35,6 +43,7 @@ __all__ = [
     "Share",
     "SignalingChanged",
     "StartFailed",
+    "TokenMade",
     "TokenShown",
 ]
 
@@ -210,6 +219,53 @@ class SignalingChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class PingAnswered:
+    """A device answered a ping after this time."""
+
+    rtt_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LapReturned:
+    """A frame came back through the whole chain."""
+
+    kind: LapKind
+    lap_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LapTimedOut:
+    """A frame did not come back in the time that it has."""
+
+    kind: LapKind
+
+
+@dataclass(frozen=True, slots=True)
+class TokenMade:
+    """The host chose a token of an answer; ``gap_s`` after the one before, if there is one."""
+
+    gap_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerResumed:
+    """An answer that was interrupted goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerMeasured:
+    """The figures of an answer that ended on this host. Times count from the question's arrival."""
+
+    outcome: Outcome
+    queued_s: float
+    ttft_s: float | None
+    """To the first token."""
+    took_s: float
+    prompt_tokens: int
+    answer_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """Something worth a line that changes nothing."""
 
@@ -240,6 +296,12 @@ type Event = (
     | HostFound
     | RoomOver
     | SignalingChanged
+    | PingAnswered
+    | LapReturned
+    | LapTimedOut
+    | TokenMade
+    | AnswerResumed
+    | AnswerMeasured
     | Notice
 )
 type Notify = Callable[[Event], None]

@@ -251,6 +251,11 @@ class Host(Device):
         return self.keeper.shares
 
     @property
+    def questions_waiting(self) -> int:
+        """Questions behind the one that runs."""
+        return len(self._answering.queue.waiting) if self._answering else 0
+
+    @property
     def is_online(self) -> bool:
         """The model was loaded everywhere and questions are taken."""
         return self._answering is not None

@@ -138,6 +138,11 @@ class JoinedDevice(Device):
     def _is_in_lobby(self) -> bool:
         return self._entrance is not None and self._entrance.waits_in_lobby
 
+    @property
+    def is_inside(self) -> bool:
+        """The host let this device in, and the link to it stands."""
+        return self._stay.is_inside
+
     async def until_online(self) -> None:
         """Wait until the room can answer. Raises :class:`JoinFailed` when it is over before."""
         online = asyncio.ensure_future(self._online.wait())

@@ -62,7 +62,7 @@ class ChainKeeper:
     ) -> None:
         self._room, self._model, self._loader, self._compute = room, model, loader, compute
         self._split, self.redeal_after_s = split, redeal_after_s
-        self.chain = WorkerChain(self._link_to, self._rtt_s, room.name_of)
+        self.chain = WorkerChain(self._link_to, self._rtt_s, room.name_of, room.notify)
         self.guard = ChainGuard(
             chain=self._peers,
             watches=lambda: is_answering() and not self.chain.is_empty and self.is_whole,

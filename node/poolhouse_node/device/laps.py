@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from poolhouse_node.device.events import LapReturned, LapTimedOut
 from poolhouse_node.generate.ports import LapFailed
 from poolhouse_node.room.laps import LapKind, LapStatistics
 from poolhouse_node.wire.slices import Frame, Kind
@@ -14,6 +15,7 @@ from poolhouse_node.wire.slices import Frame, Kind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from poolhouse_node.device.events import Notify
     from poolhouse_node.device.ports import Link
 
 __all__ = ["WorkerChain"]
@@ -39,6 +41,7 @@ class WorkerChain:
     link_to: Callable[[str], Link | None]
     rtt_s: Callable[[str], float | None]
     name_of: Callable[[str], str]
+    notify: Notify = lambda event: None
     workers: list[str] = field(default_factory=list)
     """Peer ids in layer order."""
     statistics: LapStatistics = field(default_factory=LapStatistics)
@@ -108,8 +111,10 @@ class WorkerChain:
         if not self._doubted:
             self._forget_report()
         lap.timer.cancel()
+        lap_s = asyncio.get_running_loop().time() - lap.sent_at
         if lap.kind != "prefill":
-            self.statistics.add(asyncio.get_running_loop().time() - lap.sent_at)
+            self.statistics.add(lap_s)
+        self.notify(LapReturned(lap.kind, lap_s))
         if not lap.returned.done():
             lap.returned.set_result(frame.payload)
         return True
@@ -155,6 +160,8 @@ class WorkerChain:
         return len(self._open)
 
     def _time_out(self, key: tuple[Kind, int], timeout_s: float) -> None:
+        if key in self._open:
+            self.notify(LapTimedOut(self._open[key].kind))
         if key in self._doubted and self._reported is not None:
             self.fail(self._reported)
         elif key in self._open:

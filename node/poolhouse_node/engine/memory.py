@@ -10,7 +10,7 @@ import torch
 
 from poolhouse_node.engine.paged.pages import PAGE_ROWS
 from poolhouse_node.engine.paged.pool import RoomShare, share_bytes
-from poolhouse_node.shard import ShardError
+from poolhouse_node.shard import OutOfMemory
 from poolhouse_node.weights.held import held_bytes
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class MemoryNeed:
     def saved_states(self, wanted: int, available: int | None) -> int:
         """For how many saved conversations, at most ``wanted``, there is memory besides.
 
-        Raises :class:`ShardError` with the figures when not even the live one fits.
+        Raises :class:`OutOfMemory` with the figures when not even the live one fits.
         ``available`` None means that nobody can tell.
         """
         state = self._state_bytes(0)
@@ -46,7 +46,7 @@ class MemoryNeed:
             return wanted
         left = available - self.weights - state
         if left < 0:
-            raise ShardError(self._too_little(state, available))
+            raise OutOfMemory(self._too_little(state, available))
         each = self._state_bytes(1) - state
         return min(wanted, left // max(1, each))
 

@@ -11,7 +11,7 @@ import torch
 from poolhouse_node.engine.paged.pages import PAGE_ROWS
 from poolhouse_node.engine.paged.pool import StatePool
 from poolhouse_node.engine.paged.sequence import RoomState
-from poolhouse_node.shard import ShardError
+from poolhouse_node.shard import Holding, ShardError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,6 +63,13 @@ class ModelPart:
     def held_bytes(self) -> int:
         """Weights and all states, as they lie in memory now."""
         return sum(each.held_bytes for each in (self.model, self.head, self.pool) if each)
+
+    @property
+    def holding(self) -> Holding:
+        """The same by what it is for. May be asked from any thread."""
+        model, head, pool = self.model, self.head, self.pool
+        weights_bytes = sum(each.held_bytes for each in (model, head) if each)
+        return Holding(self, weights_bytes, pool.held_bytes if pool else 0)
 
     def open_room(self, saved_states: int) -> RoomState:
         """Take a share of the pool for one more room. :meth:`close_room` gives it back."""

@@ -10,7 +10,7 @@ import torch
 from poolhouse_node.engine import halves
 from poolhouse_node.engine.paged.passes import PagedPass
 from poolhouse_node.engine.sampling import top_logits
-from poolhouse_node.shard import Packed, ShardError
+from poolhouse_node.shard import Holding, OutOfMemory, Packed, ShardError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,6 +59,10 @@ class TorchShard:
     def held_bytes(self) -> int:
         """Weights and states, those of other rooms with the same weights among them."""
         return 0 if self._state is None else self._part.held_bytes
+
+    @property
+    def holding(self) -> Holding:
+        return self._part.holding
 
     def embed(self, ids: Sequence[int]) -> Tensor:
         with self._computing():
@@ -148,6 +152,8 @@ class TorchShard:
         try:
             with self._part.turn, torch.inference_mode():
                 yield
+        except torch.OutOfMemoryError as error:
+            raise OutOfMemory(f"The engine ran out of memory on {self.device}.") from error
         except RuntimeError as error:
             first_line = str(error).partition("\n")[0]
             raise ShardError(f"The engine failed: {first_line}") from error

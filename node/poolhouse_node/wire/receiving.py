@@ -79,6 +79,14 @@ class OrderedReceiver:
     """Id of the next frame to hand over."""
     skipped: int = 0
     """Frames given up as lost."""
+    skipped_after_wait: int = 0
+    """Of these, how many because nothing came for long, not because every channel was past."""
+    delayed: int = 0
+    """Frames that were complete before one that was sent earlier."""
+    received_bytes: int = 0
+    """Slices with their headers, second copies among them."""
+    repeated_bytes: int = 0
+    """Slices that had come already, most often second copies."""
     refused: int = 0
     """Frames that gave way at a bound of memory."""
     held_bytes: int = 0
@@ -127,7 +135,9 @@ class OrderedReceiver:
         if self._timer_at is None or now < self._timer_at:
             return ready
         self._timer_at = None
+        skipped_before = self.skipped
         self._skip_to(min(self._waiting))
+        self.skipped_after_wait += self.skipped - skipped_before
         self._hand_over(ready)
         self._look_at_gaps(now, ready)
         return ready
@@ -145,11 +155,13 @@ class OrderedReceiver:
         magic, frame_id, index, count, total_bytes = _SHORT_HEADER.unpack_from(data)
         if magic != MAGIC:
             return ready
+        self.received_bytes += len(data)
         if frame_id > self._seen.get(channel, frame_id):
             self._seen[channel] = frame_id
         if self._waiting and frame_id != self.expected:
             self._look_at_gaps(now, ready)
         if frame_id < self.expected or frame_id in self._waiting:
+            self.repeated_bytes += len(data)
             self._forget_gathered(frame_id)
             return ready
         frame = self._gathering.get(frame_id)
@@ -157,11 +169,13 @@ class OrderedReceiver:
             if _is_consistent(index, count, total_bytes, len(data)):
                 self._begin(data, now, ready)
         elif (
-            index not in frame.pieces  # most often a second copy: the whole cost is above
+            index not in frame.pieces
             and total_bytes == frame.header.total_bytes
             and _is_consistent(index, count, total_bytes, len(data))
         ):
             self._add(frame, index, data, now, ready)
+        else:
+            self.repeated_bytes += len(data)
         return ready
 
     def _begin(self, data: bytes | bytearray | memoryview, now: float, ready: list[Frame]) -> None:
@@ -210,6 +224,7 @@ class OrderedReceiver:
         elif self._make_room(header.frame_id, len(payload), new=True):
             self._waiting[header.frame_id] = _Waiting(frame, len(payload))
             self.held_bytes += len(payload)
+            self.delayed += 1
         if self._waiting:
             self._hand_over(ready)
             self._look_at_gaps(now, ready)

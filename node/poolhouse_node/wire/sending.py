@@ -46,6 +46,9 @@ class SliceSender:
     next_frame_id: int = 1
     lost_slices: int = 0
     """Copies that no channel took; the receiver skips a frame of which none arrived."""
+    first_bytes: int = 0
+    second_bytes: int = 0
+    """Slices with their headers, first and second copies."""
     _turn: int = 0
 
     def send(self, frame: Frame, channels: Sequence[WireChannel]) -> bool:
@@ -62,8 +65,10 @@ class SliceSender:
         self.next_frame_id += 1
         twice = len(ready) > 1 and len(slices) <= self.duplicate_slices
         for data in slices:
+            self.first_bytes += len(data)
             first = self._send(data, ready, avoided=None)
             if twice:
+                self.second_bytes += len(data)
                 self._send(data, ready, avoided=first)
         return True
 
