@@ -12,7 +12,7 @@ FILE, PACKED, FLOAT32 = 1152, 1536, 8192
 
 
 @pytest.mark.parametrize(
-    ("precision", "device", "wide", "nvidia", "counted"),
+    ("precision", "device", "compiler", "nvidia", "counted"),
     [
         ("exact", "cpu", True, False, FLOAT32),
         ("packed", "cpu", False, False, PACKED),
@@ -25,9 +25,9 @@ FILE, PACKED, FLOAT32 = 1152, 1536, 8192
     ],
 )
 def test_layers_count_as_they_will_be_held(
-    tmp_path, monkeypatch, precision, device, wide, nvidia, counted
+    tmp_path, monkeypatch, precision, device, compiler, nvidia, counted
 ):
-    monkeypatch.setattr(loading, "has_wide_vectors", lambda: wide)
+    monkeypatch.setattr(loading, "has_compiler", lambda: compiler)
     monkeypatch.setattr(loading, "has_nvidia", lambda: nvidia)
     loader = EngineLoader(ModelStore(tmp_path), device, precision=precision)
     info = TensorInfo("blk.0.ffn_up.weight", GgmlType.Q4_0, (64, 32), 0, FILE)

@@ -5,11 +5,11 @@ import socket
 
 import pytest
 
+from poolhouse_node.cli import machine
 from poolhouse_node.cli.machine import (
     device_name,
     fair_threads,
     free_cores,
-    has_wide_vectors,
 )
 
 
@@ -42,14 +42,10 @@ def test_free_cores_know_load_and_container_limits(monkeypatch, tmp_path, quota,
     assert free_cores(path) == cores
 
 
-@pytest.mark.parametrize(
-    ("flags", "wide"), [("fpu sse2 avx2 bmi2", True), ("fpu sse2", False), (None, False)]
-)
-def test_wide_vectors_are_read_from_what_the_kernel_says(tmp_path, flags, wide):
-    path = tmp_path / "cpuinfo"
-    if flags is not None:
-        path.write_text(f"flags\t\t: {flags} \n")
-    assert has_wide_vectors(path) == wide
+@pytest.mark.parametrize(("found", "has"), [(object(), True), (None, False)])
+def test_a_compiler_is_looked_for_and_not_imported(monkeypatch, found, has):
+    monkeypatch.setattr(machine, "find_spec", {"numba": found}.get)
+    assert machine.has_compiler() == has
 
 
 def test_pods_with_long_names_are_different_devices(monkeypatch):

@@ -16,11 +16,15 @@ def tensor(kind: GgmlType, *shape: int, name: str = "blk.0.ffn_up.weight") -> Te
     [
         (tensor(GgmlType.Q4_0, 64, 32), 8192, 1536),
         (tensor(GgmlType.Q4_1, 64, 32), 8192, 1536),
-        (tensor(GgmlType.Q8_0, 64, 32), 8192, 4096),
+        (tensor(GgmlType.Q8_0, 64, 32), 8192, 2304),
+        (tensor(GgmlType.Q5_0, 64, 32), 8192, 2304),
+        (tensor(GgmlType.Q4_K, 64, 256), 65536, 12288),
+        (tensor(GgmlType.Q5_K, 64, 256), 65536, 20480),
+        (tensor(GgmlType.Q6_K, 64, 256), 65536, 20480),
         (tensor(GgmlType.F16, 64, 32), 8192, 4096),
         (tensor(GgmlType.F32, 64, 32), 8192, 8192),
         (tensor(GgmlType.F16, 64), 256, 256),
-        (tensor(GgmlType.Q4_0, 64, 32, name="token_embd.weight"), 8192, 4096),
+        (tensor(GgmlType.Q4_0, 64, 32, name="token_embd.weight"), 8192, 1536),
     ],
 )
 def test_bytes_are_those_of_the_precision(info, exact, packed):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from poolhouse_node.cli.machine import has_nvidia, has_wide_vectors
+from poolhouse_node.cli.machine import has_compiler, has_nvidia
 from poolhouse_node.device.model import RoomModel
 from poolhouse_node.generate.tokenizer import Tokenizer
 from poolhouse_node.room.deal import ModelNeeds
@@ -71,14 +71,14 @@ class EngineLoader:
     def holds(self) -> Callable[[TensorInfo], int]:
         """How many bytes of memory a tensor will take. Known before torch is imported.
 
-        ``auto`` is taken for packed where this machine has what torch's packed product needs; that
-        it is faster is measured only when layers come.
+        ``auto`` is taken for packed where products with packed weights can be compiled; that they
+        are faster is measured only when layers come.
         """
         if self.device.startswith("cuda") or (self.device == "auto" and has_nvidia()):
             return file_bytes
         is_packed = self.precision == "packed"
         if self.precision == "auto" and self.device in {"auto", "cpu"}:
-            is_packed = has_wide_vectors()
+            is_packed = has_compiler()
         return partial(held_bytes, is_packed=is_packed)
 
     def warm_up(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import socket
+from importlib.util import find_spec
 from pathlib import Path
 
 from poolhouse_node.room.names import fit_name
@@ -17,13 +18,12 @@ __all__ = [
     "device_name",
     "fair_threads",
     "free_cores",
+    "has_compiler",
     "has_nvidia",
-    "has_wide_vectors",
     "memory_gb",
     "usable_cores",
 ]
 
-_CPU_INFO = Path("/proc/cpuinfo")
 _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 PLEDGE_SHARE = 0.5
@@ -78,12 +78,9 @@ def has_nvidia() -> bool:
     return Path("/dev/nvidiactl").exists()
 
 
-def has_wide_vectors(cpuinfo: Path = _CPU_INFO) -> bool:
-    """This CPU has AVX2: what torch's product of packed weights is made for."""
-    try:
-        return " avx2 " in cpuinfo.read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return False
+def has_compiler() -> bool:
+    """numba is installed, which compiles products of packed weights. Does not import it."""
+    return find_spec("numba") is not None
 
 
 def default_name() -> str:

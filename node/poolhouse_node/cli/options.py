@@ -160,9 +160,9 @@ PrecisionName = Annotated[
     Literal["exact", "packed", "auto"],
     typer.Option(
         "--precision",
-        help="On a CPU: `exact` multiplies in float32; `packed` keeps weights as small as the file "
-        "and is faster, but moves a token's scores a little, so that an answer may part from the "
-        "exact one where two tokens are nearly as likely; `auto` measures which is faster.",
+        help="On a CPU: `exact` keeps weights in float32; `packed` keeps them about as small as "
+        "the file does and is faster, and answers part only where two tokens are as likely to "
+        "four decimals; `auto` measures which is faster.",
         envvar="POOLHOUSE_PRECISION",
     ),
 ]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from poolhouse_node.engine.layers.experts import ExpertBank, MatrixExperts
-from poolhouse_node.engine.layers.four_bits import GROUP, FourBitMatrix
-from poolhouse_node.engine.layers.linear import Bfloat16Matrix, DenseMatrix
-from poolhouse_node.engine.raw_matrix import FOUR_BIT_TYPES, stacked_values
-from poolhouse_node.weights.ggml_types import GgmlType
+from poolhouse_node.engine.layers.linear import DenseMatrix
+from poolhouse_node.engine.layers.packed import JoinedMatrix, PackedMatrix, can_pack
+from poolhouse_node.engine.quant import QUANTISED_TYPES
+from poolhouse_node.engine.raw_matrix import HALF_TYPES, stacked_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,18 +58,15 @@ class ExactKeeper:
 
 
 class PackedKeeper:
-    """On a CPU: 4-bit weights stay so, float32 ones too, all others are bfloat16."""
+    """On a CPU: the values of the file in about as many bytes as there; float32 stays float32."""
 
     def matrix(self, parts: Sequence[RawMatrix]) -> Matrix:
-        kinds = {part.type for part in parts}
-        if len(kinds) == 1 and kinds <= FOUR_BIT_TYPES and parts[0].columns % GROUP == 0:
-            return FourBitMatrix(_stacked(parts).four_bits())
-        if kinds == {GgmlType.F32}:  # small ones, on which choices hang: routers
-            return DenseMatrix(stacked_values(parts))
-        return Bfloat16Matrix(stacked_values(parts))
+        if len({part.type for part in parts}) == 1:
+            return _kept(_stacked(parts))
+        return JoinedMatrix(tuple(_kept(part) for part in parts))
 
     def table(self, raw: RawMatrix) -> Table:
-        return Bfloat16Matrix(raw.values())
+        return _kept(raw)
 
     def experts(self, gate: RawMatrix, up: RawMatrix, down: RawMatrix, count: int) -> Experts:
         return MatrixExperts(
@@ -81,6 +78,14 @@ class PackedKeeper:
                 for expert in range(count)
             )
         )
+
+
+def _kept(raw: RawMatrix) -> Table:
+    if raw.type in QUANTISED_TYPES:
+        return PackedMatrix.of_levels(raw.levels())
+    if raw.type in HALF_TYPES and can_pack(raw.columns):
+        return PackedMatrix.of_halves(raw.halves())
+    return DenseMatrix(raw.values())
 
 
 def _stacked(parts: Sequence[RawMatrix]) -> RawMatrix:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 
+from poolhouse_node.engine.compiled.compiling import can_compile
 from poolhouse_node.engine.keeping import ExactKeeper, PackedKeeper
-from poolhouse_node.engine.layers.four_bits import GROUP, FourBitMatrix, is_layout_known
 from poolhouse_node.engine.layers.linear import DenseMatrix
-from poolhouse_node.engine.raw_matrix import FourBits
+from poolhouse_node.engine.layers.packed import PackedMatrix
+from poolhouse_node.engine.quant import Levels
 from poolhouse_node.shard import ShardError
 
 if TYPE_CHECKING:
@@ -34,13 +35,13 @@ def choose_precision(asked: str, device: torch.device) -> Precision:
     """What a process computes with on ``device``.
 
     ``auto`` is packed where packed products were measured to be faster. Packed weights are for
-    CPUs; elsewhere, and where torch lacks the product, ``packed`` raises :class:`ShardError`.
+    CPUs; elsewhere, and where numba is not installed, ``packed`` raises :class:`ShardError`.
     """
     if asked not in get_args(Asked):
         raise ShardError(f"{asked!r} is no precision: exact, packed or auto.")
     if asked == "exact":
         return "exact"
-    can_pack = device.type == "cpu" and is_layout_known()
+    can_pack = device.type == "cpu" and can_compile()
     if asked == "packed" and not can_pack:
         raise ShardError("This device cannot compute with packed weights: use --precision exact.")
     if asked == "packed" or (can_pack and _is_packed_faster(torch.get_num_threads())):
@@ -57,10 +58,10 @@ def keeper_of(precision: Precision, device: torch.device) -> Keeper:
 def _is_packed_faster(threads: int) -> bool:
     """For one column, with so many threads. Takes about a tenth of a second, once."""
     with torch.inference_mode():
-        scales = torch.full((_ROWS, _COLUMNS // GROUP), 0.01)
-        levels = torch.full((_ROWS, _COLUMNS), 9, dtype=torch.uint8)
-        weight = FourBits(levels, scales, scales)
-        packed = [FourBitMatrix(weight) for _ in range(_COPIES)]
+        scales = torch.full((_ROWS, _COLUMNS // 32), 0.01)
+        levels = torch.full((_ROWS, _COLUMNS), 9, dtype=torch.int8)
+        weight = Levels(levels, scales, scales, have_four_bits=True)
+        packed = [PackedMatrix.of_levels(weight) for _ in range(_COPIES)]
         dense = [DenseMatrix(torch.ones(_ROWS, _COLUMNS)) for _ in range(_COPIES)]
         return _least_time_s(packed) < _least_time_s(dense)
 

@@ -7,28 +7,19 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from poolhouse_node.engine.quant import dequantise
-from poolhouse_node.weights.ggml_types import BLOCKS, GgmlType
+from poolhouse_node.engine.quant import dequantise, take_apart
+from poolhouse_node.weights.ggml_types import GgmlType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
-__all__ = ["FOUR_BIT_TYPES", "FourBits", "RawMatrix", "stacked_values"]
+    from poolhouse_node.engine.quant import Levels
 
-FOUR_BIT_TYPES = frozenset({GgmlType.Q4_0, GgmlType.Q4_1})
-"""Types whose values are ``scale * level + least``, levels 0 to 15, in groups of 32."""
+__all__ = ["HALF_TYPES", "RawMatrix", "stacked_values"]
 
-
-@dataclass(frozen=True, slots=True)
-class FourBits:
-    """A matrix taken apart: levels [rows, columns] (uint8) and, for each group of 32 columns,
-    ``scales`` and ``leasts`` [rows, groups] (float32)."""
-
-    levels: Tensor
-    scales: Tensor
-    leasts: Tensor
+HALF_TYPES = {GgmlType.F16: torch.float16, GgmlType.BF16: torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +46,13 @@ class RawMatrix:
         """Rows ``index``."""
         return replace(self, data=self.data[index])
 
-    def four_bits(self) -> FourBits:
-        """Levels and scales of one of :data:`FOUR_BIT_TYPES`."""
-        block = BLOCKS[self.type]
-        blocks = self.data.view(self.rows, -1, block.size_bytes)
-        scales = _halves(blocks, 0)
-        is_symmetric = self.type is GgmlType.Q4_0
-        leasts = -8.0 * scales if is_symmetric else _halves(blocks, 2)
-        nibbles = blocks[:, :, 2 if is_symmetric else 4 :]
-        levels = torch.cat([nibbles & 15, nibbles >> 4], dim=2)
-        return FourBits(levels.view(self.rows, self.columns), scales, leasts)
+    def levels(self) -> Levels:
+        """Taken apart; of quantised types only."""
+        return take_apart(self.data, self.type)
 
-
-def _halves(blocks: Tensor, at: int) -> Tensor:
-    return blocks[:, :, at : at + 2].contiguous().view(torch.float16).squeeze(2).float()
+    def halves(self) -> Tensor:
+        """As bfloat16 or half floats [rows, columns]; of such types only."""
+        return self.data.view(HALF_TYPES[self.type])
 
 
 def stacked_values(parts: Sequence[RawMatrix]) -> Tensor:

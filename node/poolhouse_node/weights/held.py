@@ -12,10 +12,19 @@ if TYPE_CHECKING:
 
 __all__ = ["file_bytes", "held_bytes"]
 
-_FLOAT32, _BFLOAT16 = 4.0, 2.0
-_FOUR_BITS = 0.5 + 8 / 32
-"""A level, and for every 32 of them two factors in two bfloat16 parts each."""
-_TABLES = frozenset({"token_embd.weight", "output.weight"})
+_FLOAT32 = 4.0
+_PACKED = {
+    GgmlType.F16: 2.0,
+    GgmlType.BF16: 2.0,
+    # A level, and a factor or two, in float32, for each group of 32 (of Q6_K: 16).
+    GgmlType.Q4_0: 0.5 + 8 / 32,
+    GgmlType.Q4_1: 0.5 + 8 / 32,
+    GgmlType.Q4_K: 0.5 + 8 / 32,
+    GgmlType.Q5_0: 1 + 4 / 32,
+    GgmlType.Q8_0: 1 + 4 / 32,
+    GgmlType.Q5_K: 1 + 8 / 32,
+    GgmlType.Q6_K: 1 + 4 / 16,
+}
 
 
 def file_bytes(info: TensorInfo) -> int:
@@ -29,8 +38,6 @@ def held_bytes(info: TensorInfo, *, is_packed: bool) -> int:
 
 
 def _each(info: TensorInfo, *, is_packed: bool) -> float:
-    if not is_packed or len(info.shape) < 2 or info.type is GgmlType.F32:
+    if not is_packed or len(info.shape) < 2:
         return _FLOAT32
-    if info.type in {GgmlType.Q4_0, GgmlType.Q4_1} and info.name not in _TABLES:
-        return _FOUR_BITS
-    return _BFLOAT16
+    return _PACKED.get(info.type, _FLOAT32)

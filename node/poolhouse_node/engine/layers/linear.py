@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from torch.nn import functional
-
-from poolhouse_node.engine.layers.sized_columns import DIRECT_COLUMNS, sized, summed
-
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Bfloat16Matrix", "DenseMatrix", "Matrix", "Table"]
+__all__ = ["DenseMatrix", "Matrix", "Table"]
 
 
 class Matrix(Protocol):
@@ -57,29 +53,3 @@ class DenseMatrix:
     def rows(self, index: Tensor) -> Tensor:
         """Rows ``index`` of ``W``, [n, in]: the look-up of a table that also multiplies."""
         return self._transposed[:, index].T.contiguous()
-
-
-class Bfloat16Matrix:
-    """bfloat16 weights, made of ``weight`` [out, in]; for what has more than four bits.
-
-    Few columns are multiplied in bfloat16, in several sizes: half of the bytes of float32. Many are
-    multiplied in float32, with the weights widened for the moment.
-    """
-
-    __slots__ = ("_weight",)
-
-    def __init__(self, weight: Tensor) -> None:
-        self._weight = weight.bfloat16().contiguous()
-
-    @property
-    def held_bytes(self) -> int:
-        return self._weight.nbytes
-
-    def __call__(self, x: Tensor) -> Tensor:
-        if x.shape[0] > DIRECT_COLUMNS:
-            return functional.linear(x, self._weight.float())
-        return summed(functional.linear(sized(x), self._weight))
-
-    def rows(self, index: Tensor) -> Tensor:
-        """Rows ``index`` of ``W``, float32 [n, in]."""
-        return self._weight[index].float()
