@@ -364,6 +364,21 @@ def doctor(signal: opt.Signal = opt.DEFAULT_SIGNAL, as_json: opt.Json = False) -
     run(examine(signal.split(","), as_json=as_json))
 
 
+@app.command(rich_help_panel="This machine")
+def health(
+    url: Annotated[
+        str,
+        typer.Argument(
+            help="Its address of readiness or liveness, over http.", envvar="POOLHOUSE_HEALTH_URL"
+        ),
+    ] = "http://127.0.0.1:9090/readyz",
+) -> None:
+    """Whether a control plane or a device answers and is well: exit status 0, else 1."""
+    from poolhouse_node.cli.health import check_health
+
+    run(check_health(url))
+
+
 def _check_question(text: str | None) -> None:
     if text is not None and not text.strip():
         raise typer.BadParameter("the question is empty")
