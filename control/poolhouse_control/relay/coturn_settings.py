@@ -90,7 +90,10 @@ class CoturnSettings:
         1_000_000, _BYTES_PER_S, "Bytes a second of one allocation, each way; 0 for no limit."
     )
     bps_capacity: int = setting(
-        60_000_000, _BYTES_PER_S, "Bytes a second of all allocations; 0 for no limit."
+        60_000_000,
+        _BYTES_PER_S,
+        "Bytes a second of all allocations; 0 for no limit. coturn reserves MAX_BPS of it for "
+        "each, so it also limits their number.",
     )
     max_lifetime_s: int = setting(
         3600, whole(60, 86_400), "Longest time until a client must refresh its allocation."
