@@ -35,7 +35,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt tools/find-python
 	@touch $@
 
 $(VENV)/.test-programs: tools/need-debian
-	@tools/need-debian chromium=chromium redis-server=redis-server turnserver=coturn haproxy=haproxy ip=iproute2
+	@tools/need-debian chromium=chromium redis-server=redis-server turnserver=coturn haproxy=haproxy ip=iproute2 systemd-analyze=systemd
+	@touch $@
+
+$(VENV)/.image-programs: tools/need-debian
+	@tools/need-debian buildah=buildah debootstrap=debootstrap
 	@touch $@
 
 %/node_modules/.installed: %/package.json
@@ -89,7 +93,7 @@ unit: $(VENV)/.installed
 # ---- what takes longer --------------------------------------------------------------------------
 
 .PHONY: test-long
-test-long: model $(VENV)/.test-programs $(MODULES) ## soaks, real waits, big fuzz runs
+test-long: model $(VENV)/.test-programs $(VENV)/.image-programs $(MODULES) ## soaks, real waits, big fuzz runs, images
 	@$(PYTEST) -m long --timeout 1200
 
 .PHONY: test-gpu

@@ -33,9 +33,17 @@ class Program:
     def start(
         cls, *arguments: str, env: dict[str, str] | None = None, terminal: bool = False
     ) -> "Program":
+        command = [sys.executable, "-m", "poolhouse_node", *arguments]
+        return cls.of(command, env=env, terminal=terminal)
+
+    @classmethod
+    def of(
+        cls, command: list[str], *, env: dict[str, str] | None = None, terminal: bool = False
+    ) -> "Program":
+        """Any other program."""
         keyboard, stdin = os.openpty() if terminal else (None, subprocess.DEVNULL)
         process = subprocess.Popen(
-            [sys.executable, "-m", "poolhouse_node", *arguments],
+            command,
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
