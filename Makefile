@@ -14,7 +14,7 @@ PYTEST := $(BIN)/pytest
 MODULES := tests/interop/node_modules/.installed tools/site/node_modules/.installed
 LONG := long or gpu
 # Real programs and real links: they wait more than they compute, so two run at a time.
-PROGRAMS := webrtc or browser or model or room or redis or coturn or netns
+PROGRAMS := webrtc or browser or model or room or redis or coturn or netns or prometheus
 # Compiled once: an environment that turns this off pays for it at every start of a program.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -35,7 +35,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt tools/find-python
 	@touch $@
 
 $(VENV)/.test-programs: tools/need-debian
-	@tools/need-debian chromium=chromium redis-server=redis-server turnserver=coturn haproxy=haproxy ip=iproute2 systemd-analyze=systemd
+	@tools/need-debian chromium=chromium redis-server=redis-server turnserver=coturn haproxy=haproxy ip=iproute2 systemd-analyze=systemd promtool=prometheus
 	@touch $@
 
 $(VENV)/.image-programs: tools/need-debian
