@@ -82,8 +82,17 @@ class EngineLoader:
         return partial(held_bytes, is_packed=is_packed)
 
     def warm_up(self) -> None:
-        """Import torch in the loader thread now: it takes seconds, and layers will come."""
-        self._thread.submit(_import_engine)
+        """Import torch in the loader thread now, and compile what ``auto`` measures.
+
+        Both take seconds, and layers will come.
+        """
+        self._thread.submit(self._warm_up)
+
+    def _warm_up(self) -> None:
+        from poolhouse_node.engine import choose_precision, pick_device, set_threads
+
+        set_threads(self.threads)
+        choose_precision(self.precision, pick_device(self.device))  # loading says what is wrong
 
     async def load(
         self,
@@ -142,10 +151,6 @@ class EngineLoader:
 
 def _scaled(tell: Callable[[float], None], base: float) -> Callable[[float], None]:
     return lambda share: tell(base + (1 - base) * share)
-
-
-def _import_engine() -> None:
-    import poolhouse_node.engine  # noqa: F401 - for its time
 
 
 def describe_engine(device: str, precision: str) -> str:
