@@ -87,6 +87,24 @@ def test_dashboards_are_what_their_tool_writes(make_dashboards, tmp_path, capsys
     assert make_dashboards.main(["--force"], tmp_path) == 2
 
 
+def test_targets_are_services_that_tell_metrics():
+    config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text(encoding="utf-8"))
+    services = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8"))[
+        "services"
+    ]
+    targets = [
+        target.split(":")
+        for job in config["scrape_configs"]
+        for target in job["static_configs"][0]["targets"]
+    ]
+    telling = {
+        name: service["environment"].get("POOLHOUSE_METRICS_PORT", "9090")
+        for name, service in services.items()
+        if {"POOLHOUSE_METRICS_PORT", "POOLHOUSE_ADMIN_HOST"} & set(service.get("environment", ()))
+    }
+    assert dict(targets) == telling
+
+
 def test_rules_name_what_there_is(known):
     assert check_rules(rule_files(), known) == []
 

@@ -90,7 +90,6 @@ def test_every_target_is_scraped(prometheus):
     targets = prometheus.ask("targets")["activeTargets"]
     assert len(targets) == 4
     assert {target["health"] for target in targets} == {"up"}
-    assert all(target["lastScrapeDuration"] < 1 for target in targets)
 
 
 @pytest.mark.parametrize("name", sorted(boards()))

@@ -32,7 +32,7 @@ def promtool(*arguments: str | Path, text: str | None = None) -> subprocess.Comp
 
 
 class Prometheus(AbstractContextManager):
-    """Scrapes ``targets``, by job, every second, with rules of ours."""
+    """Scrapes ``targets``, by job, every two seconds, with rules of ours."""
 
     def __init__(
         self, folder: Path, targets: Mapping[str, Iterable[str]], rules: Iterable[Path]
