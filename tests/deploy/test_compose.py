@@ -41,7 +41,7 @@ def test_no_key_is_said_twice(file):
 
 def test_everything_that_an_operator_needs_is_there():
     assert set(ALL["compose.yaml"].services) == {
-        "ask", "control", "host", "redis", "relay", "relay-config",
+        "ask", "control", "grafana", "host", "prometheus", "redis", "relay", "relay-config",
         "worker-1", "worker-2",
     }  # fmt: skip
 
@@ -186,3 +186,37 @@ def test_the_gpu_node_gets_a_gpu_and_must_be_told_where_to_go():
     assert node["build"]["target"] == "cuda"
     with pytest.raises(KeyError, match="POOLHOUSE_SIGNAL"):
         read_compose("compose.gpu-node.yaml")
+
+
+def test_grafana_finds_what_is_provisioned_where_it_is_mounted():
+    compose = ALL["compose.yaml"]
+    mounted = {target: DEPLOY / source for source, target in compose.volumes("grafana")}
+    provisioning = mounted["/etc/grafana/provisioning"]
+    (provider,) = [
+        provider
+        for file in (provisioning / "dashboards").glob("*.yml")
+        for provider in yaml.safe_load(file.read_text())["providers"]
+    ]
+    assert list(mounted[provider["options"]["path"]].glob("*.json"))
+    (source,) = yaml.safe_load((provisioning / "datasources" / "prometheus.yml").read_text())[
+        "datasources"
+    ]
+    assert source["url"] == "http://prometheus:9090"
+    assert "prometheus" in compose.services
+
+
+def test_prometheus_asks_the_services_that_are_there():
+    compose = ALL["compose.yaml"]
+    (folder,) = [source for source, path in compose.volumes("prometheus") if "etc" in path]
+    config = yaml.safe_load((DEPLOY / folder / "prometheus.yml").read_text())
+    targets = {
+        target
+        for job in config["scrape_configs"]
+        for group in job["static_configs"]
+        for target in group["targets"]
+    }
+    devices = [
+        name for name in compose.services if "POOLHOUSE_METRICS_PORT" in compose.environment(name)
+    ]
+    ports = {name: compose.environment(name)["POOLHOUSE_METRICS_PORT"] for name in devices}
+    assert targets == {f"{name}:{port}" for name, port in ports.items()} | {"control:9090"}

@@ -1,8 +1,10 @@
 """The compose file's services as plain processes: a room answers through them."""
 
+import json
 import re
 import shlex
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from tests.support.compose import read_compose
 from tests.support.compose_processes import POOLHOUSE, ComposeProcesses
 from tests.support.model import needs_model, smollm2_path
 from tests.support.namespaces import networks
+from tests.support.program import PATIENCE_S
 
 pytestmark = [
     pytest.mark.room,
@@ -18,6 +21,7 @@ pytestmark = [
     pytest.mark.redis,
     pytest.mark.coturn,
     pytest.mark.netns,
+    pytest.mark.prometheus,
 ]
 
 PROGRAM = shlex.join(POOLHOUSE)
@@ -43,6 +47,19 @@ def give_model(models: Path) -> None:
     shutil.copytree(model.parent, models / model.parent.name)
 
 
+def everything_is_scraped(services: ComposeProcesses) -> None:
+    """Wait until Prometheus has reached every target of its file."""
+    url = "http://127.0.0.1:9090/api/v1/query?query=up"
+    fetch = f"import urllib.request; print(urllib.request.urlopen({url!r}).read().decode())"
+    deadline = time.monotonic() + PATIENCE_S
+    values: dict[str, str] = {}
+    while len(values) < 4 or set(values.values()) != {"1"}:
+        assert time.monotonic() < deadline, values
+        asked = services.execute("prometheus", shlex.join([POOLHOUSE[0], "-c", fetch]))
+        found = json.loads(asked.stdout)["data"]["result"]
+        values = {each["metric"]["instance"]: each["value"][1] for each in found}
+
+
 @needs_model
 def test_a_room_answers_through_the_services(services):
     give_model(services.volume("models"))
@@ -51,6 +68,7 @@ def test_a_room_answers_through_the_services(services):
     assert services.start("relay-config").end() == 0
     relay = services.start("relay")
     control = services.start("control")
+    services.start("prometheus")
     services.until_healthy("control")
     host = services.start("host")
     host.until("is open")
@@ -61,6 +79,7 @@ def test_a_room_answers_through_the_services(services):
     assert "pool" in asked.stdout
     for device in ("host", "worker-1", "worker-2"):
         services.until_healthy(device)
+    everything_is_scraped(services)
     check = f"{PROGRAM} turn check --control http://control:8080"
     checked = services.execute("ask", check)
     assert checked.process.returncode == 0, checked.stdout + checked.stderr

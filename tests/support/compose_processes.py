@@ -7,6 +7,7 @@ table of the others' addresses.
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -29,7 +30,7 @@ __all__ = ["POOLHOUSE", "ComposeProcesses"]
 
 POOLHOUSE = (sys.executable, "-m", "poolhouse_node")
 _HEALTH = ("CMD", *POOLHOUSE, "health")
-_ENTRY_POINTS = {"relay": ("turnserver",), "redis": ()}
+_ENTRY_POINTS = {"relay": ("turnserver",), "redis": (), "prometheus": ("prometheus",)}
 """Of images; those of our own run the program."""
 _INSIDE = """
 made=" "
@@ -91,14 +92,18 @@ class ComposeProcesses:
             assert time.monotonic() < deadline, f"{service} is not well"
 
     def volume(self, name: str) -> Path:
-        """A named volume."""
-        path = self.folder / "volumes" / name
+        """A named volume, or a folder beside the file."""
+        path = DEPLOY / name if "/" in name else self.folder / "volumes" / name
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def _run(self, service: str, words: list[str]) -> Program:
         binds = [(self.folder / "hosts", "/etc/hosts"), (self.folder / "secrets", "/run/secrets")]
-        binds += [(self.volume(name), path) for name, path in self.compose.volumes(service)]
+        binds += [
+            (self.volume(name), path)
+            for name, path in self.compose.volumes(service)
+            if not _is_at_the_root(path)
+        ]
         pairs = [str(word) for bind in binds for word in bind]
         inside = ["unshare", "--mount", "sh", "-euc", _INSIDE, "sh", *pairs, "--"]
         with self.net[service].entered():
@@ -108,9 +113,16 @@ class ComposeProcesses:
 
     def _words(self, service: str) -> list[str]:
         first, *rest = [*_ENTRY_POINTS.get(service, POOLHOUSE), *self.compose.command(service)]
+        for name, path in self.compose.volumes(service):
+            if _is_at_the_root(path):  # no mount point can be made there
+                rest = [re.sub(rf"={path}$", f"={self.volume(name)}", word) for word in rest]
         found = shutil.which(first)
         assert found, f"the test needs {first}"
         return [found, *rest]
 
     def _environment(self, service: str) -> dict[str, str]:
         return self.compose.image_environment(service) | self.compose.environment(service)
+
+
+def _is_at_the_root(path: str) -> bool:
+    return path.count("/") == 1
