@@ -1,5 +1,9 @@
 """What a host counts its layers as, before anything is loaded."""
 
+import asyncio
+import threading
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -8,7 +12,7 @@ from poolhouse_node.cli import loading
 from poolhouse_node.cli.loading import EngineLoader
 from poolhouse_node.weights.ggml_types import GgmlType
 from poolhouse_node.weights.gguf_header import TensorInfo
-from poolhouse_node.weights.source import ModelStore
+from poolhouse_node.weights.source import ModelFile, ModelStore
 
 FILE, PACKED, FLOAT32 = 1152, 1536, 8192
 
@@ -44,3 +48,26 @@ def test_what_auto_measures_is_measured_before_layers_come(tmp_path, monkeypatch
     loader.warm_up()
     loader._thread.shutdown()
     assert asked == [3, ("auto", torch.device("cpu"))]
+
+
+async def test_a_part_that_is_loaded_when_nobody_wants_it_any_more_is_closed(tmp_path, monkeypatch):
+    """The shelf of a process with several rooms would hold it for ever."""
+    begun, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+
+    def load_shard(*_, **__):
+        begun.set()
+        assert go_on.wait(10)
+        return SimpleNamespace(close=closed.set)
+
+    monkeypatch.setattr(engine, "load_shard", load_shard)
+    own = ModelFile("file-0", "mine", tmp_path / "mine.gguf")
+    loader = EngineLoader(ModelStore(tmp_path), "cpu", own=own)
+    load = asyncio.ensure_future(
+        loader.load("file-0", (0, 2), context_size=64, host=False, progress=lambda _: None)
+    )
+    await asyncio.to_thread(begun.wait, 10)
+    load.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await load
+    assert await asyncio.to_thread(closed.wait, 10)

@@ -15,6 +15,7 @@ from poolhouse_node.device.events import Event
 from poolhouse_node.device.host import Host, HostSettings
 from poolhouse_node.device.joined import JoinedDevice
 from poolhouse_node.device.model import RoomModel
+from poolhouse_node.generate.ports import Compute
 from poolhouse_node.generate.sampler import Sampling
 from poolhouse_node.room.gate import Gate, GateState
 from poolhouse_node.room.record import RoomMemory
@@ -164,6 +165,7 @@ class SimRoom:
         secrets: Secrets | None = None,
         trust_unverified: bool = False,
         wait: bool = True,
+        compute: Compute | None = None,
     ) -> JoinedDevice:
         sim = SimDevice(self.net.dialer())
         joining = self._join(
@@ -173,6 +175,7 @@ class SimRoom:
             secrets or self._kept_secrets(name),
             trust_unverified,
             wait,
+            compute or self._compute(),
         )
         return await sim.spawn(joining)
 
@@ -184,6 +187,7 @@ class SimRoom:
         secrets: Secrets,
         trust_unverified: bool,
         wait: bool,
+        compute: Compute,
     ) -> JoinedDevice:
         sim.device = device = JoinedDevice(
             Network(sim.dialer, self.links),
@@ -191,7 +195,7 @@ class SimRoom:
             sim.events.append,
             host_id=HOST_ID,
             loader=loader,
-            compute=self._compute(),
+            compute=compute,
             draw_bytes=self.chance.randbytes,
             secrets=secrets,
             trust_unverified=trust_unverified,

@@ -1,9 +1,8 @@
-"""``poolhouse join`` and ``poolhouse ask``: a device in somebody's room."""
+"""``poolhouse ask``, and what it shares with ``poolhouse join``: a device in somebody's room."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import re
 import sys
@@ -14,14 +13,8 @@ from poolhouse_node.cli.chat import questions
 from poolhouse_node.cli.failures import CommandFailed
 from poolhouse_node.cli.load_notebook import LoadNotebook
 from poolhouse_node.cli.loading import EngineLoader
-from poolhouse_node.cli.machine import (
-    default_name,
-    default_pledge_gb,
-    device_name,
-    fair_threads,
-    free_cores,
-)
-from poolhouse_node.cli.measuring import Measuring, MetricsOptions, measuring
+from poolhouse_node.cli.machine import default_name, device_name, fair_threads, free_cores
+from poolhouse_node.cli.measuring import Measuring, MetricsOptions
 from poolhouse_node.cli.options import DEFAULT_SIGNAL
 from poolhouse_node.cli.rooms import Place, make_joined, read_invite
 from poolhouse_node.cli.saving import SavedIfPossible
@@ -29,23 +22,18 @@ from poolhouse_node.cli.state import RoomState
 from poolhouse_node.cli.view import TerminalView
 from poolhouse_node.device.answers import AskFailed
 from poolhouse_node.device.entrance import Secrets
-from poolhouse_node.device.joined import JoinFailed, JoinRefused
-from poolhouse_node.room.returning import next_knock_s
-from poolhouse_node.rtc.signaling import SignalingError
 from poolhouse_node.weights.cache import default_cache
 from poolhouse_node.weights.source import ModelStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
-    from poolhouse_node.device.events import Notify
     from poolhouse_node.device.joined import JoinedDevice
-    from poolhouse_node.device.ports import ShardLoader
     from poolhouse_node.rtc.ice import PathSettings
     from poolhouse_node.rtc.peer import Engine
     from poolhouse_node.wire.codes import Invite
 
-__all__ = ["JoinOptions", "ask_room", "join_room"]
+__all__ = ["JoinOptions", "ask_room", "while_inside"]
 
 NOT_KEPT = (
     "This device's pass is not kept: it counts as long as this process runs, and the next one "
@@ -99,102 +87,30 @@ class JoinOptions:
         return EngineLoader(store, self.device, threads, precision=self.precision)
 
 
-async def _device(
-    options: JoinOptions,
-    view: TerminalView,
-    notify: Notify,
-    loader: ShardLoader,
-    *,
-    name: str,
-    pledge_gb: float | None,
-) -> JoinedDevice:
-    invite = read_invite(options.room)
-    return await make_joined(
-        options.place(invite),
-        invite.code,
-        notify,
-        name=name,
-        pledge_gb=pledge_gb,
-        loader=loader,
-        held=options.secrets(invite, name, view.say),
-        trust_unverified=options.trust_unverified,
-        notebook=None if pledge_gb is None else options.notebook(invite, name),
-    )
-
-
-async def join_room(options: JoinOptions) -> int:
-    """Hold layers until the room is over or the person ends it."""
-    view = TerminalView(answers="hidden")
-    try:
-        async with measuring(options.metrics, view.say) as measured:
-            loader = options.loader(measured)
-            loader.warm_up()
-            return await _as_long_as_it_may_be_back(options, view, loader, measured)
-    finally:
-        view.close()
-
-
-async def _as_long_as_it_may_be_back(
-    options: JoinOptions, view: TerminalView, loader: EngineLoader, measured: Measuring
-) -> int:
-    """Join. A device that was in the room before knocks for a minute, as if it had only lost its
-    link: its host, or the signaling server, may be on the way back as well (liveness, 10).
-    """
-    name = device_name(options.name)
-    loop = asyncio.get_running_loop()
-    started_at, last, said = loop.time(), None, False
-    while True:
-        last = loop.time()
-        try:
-            return await _join_once(options, view, loader, name, measured)
-        except (JoinFailed, SignalingError) as error:
-            wait_s = next_knock_s(started_at, last, loop.time())
-            invite = read_invite(options.room)
-            was_inside = bool(options.secrets(invite, name, view.say).come_back_pass)
-            if isinstance(error, JoinRefused) or not was_inside or wait_s is None:
-                raise
-            if not said:
-                view.say(f"{error} This device was in that room before; trying for a minute …")
-                said = True
-            await asyncio.sleep(wait_s)
-
-
-async def _join_once(
-    options: JoinOptions,
-    view: TerminalView,
-    loader: EngineLoader,
-    name: str,
-    measured: Measuring,
-) -> int:
-    watch, code = measured.room(view), read_invite(options.room).code
-    pledge_gb = options.pledge_gb or default_pledge_gb()
-    async with contextlib.AsyncExitStack() as stack:
-        with watch.trying():
-            device = await _device(
-                options, view, watch, measured.loader(loader), name=name, pledge_gb=pledge_gb
-            )
-            await stack.enter_async_context(device)
-            stack.enter_context(watch.joining(device, code))
-            await device.join()
-        view.say(f"Joined as {device.name}.")
-        return await _while_inside(device)
-
-
 async def ask_room(options: JoinOptions, text: str | None, *, as_json: bool) -> int:
     """Ask once and end, or chat line by line without ``text``."""
     view = TerminalView(answers="figures" if as_json else "shown", once=text is not None)
     name = device_name(options.name or f"{default_name()[:34]} guest")
-    loader = options.loader(Measuring())
-    device = await _device(options, view, view, loader, name=name, pledge_gb=None)
+    invite = read_invite(options.room)
+    device = await make_joined(
+        options.place(invite),
+        invite.code,
+        view,
+        name=name,
+        pledge_gb=None,
+        loader=options.loader(Measuring()),
+        held=options.secrets(invite, name, view.say),
+        trust_unverified=options.trust_unverified,
+    )
     async with device:
         await device.join()
         await device.until_online()
         if text is not None:
             return await _ask_once(device, text, as_json=as_json)
-        return await _while_inside(device, _chat(device, view))
+        return await while_inside(device, _chat(device, view))
 
 
-async def _while_inside(device: JoinedDevice, work: Coroutine[Any, Any, None] | None = None) -> int:
+async def while_inside(device: JoinedDevice, work: Coroutine[Any, Any, None] | None = None) -> int:
     """Until ``work`` is done or the room is over for this device; the exit status."""
     over = asyncio.ensure_future(device.until_over())
     working = asyncio.ensure_future(work or asyncio.Event().wait())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,13 +23,16 @@ from poolhouse_node.weights.watch import PullWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Future
     from pathlib import Path
 
+    from poolhouse_node.engine import PartShelf
+    from poolhouse_node.engine.loading import Budget
     from poolhouse_node.shard import Shard
     from poolhouse_node.weights.gguf_header import TensorInfo
     from poolhouse_node.weights.source import ModelFile, ModelStore
 
-__all__ = ["EngineLoader", "describe_engine", "describe_shard", "open_model"]
+__all__ = ["EngineLoader", "Shelf", "describe_engine", "describe_shard", "open_model"]
 
 PULL_SHARE = 0.9
 """Of the progress bar, when the file has to be fetched first: that is the long part."""
@@ -54,6 +57,23 @@ def open_model(file: ModelFile, context_asked: int | None, loader: EngineLoader)
     return RoomModel(file.key, file.label, needs, context_size, tokenizer)
 
 
+class Shelf:
+    """The process's model parts, where rooms find each other's. Imports torch when first asked."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._parts: PartShelf | None = None
+
+    def get(self) -> PartShelf:
+        """From any thread."""
+        with self._lock:
+            if self._parts is None:
+                from poolhouse_node.engine import PartShelf
+
+                self._parts = PartShelf()
+            return self._parts
+
+
 @dataclass(slots=True)
 class EngineLoader:
     """Makes torch shards. Satisfies ``device.ports.ShardLoader``."""
@@ -64,9 +84,19 @@ class EngineLoader:
     own: ModelFile | None = None
     """The file this device's person chose, found already. Others are named by the room's host."""
     precision: str = "auto"
-    _thread: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="loader")
-    )
+    budget: Budget | None = None
+    """What may be taken, when this device is in several rooms."""
+    shelf: Shelf | None = None
+    """Where the rooms of this process find each other's weights."""
+    _thread: ThreadPoolExecutor = field(default_factory=lambda: _loader_thread())
+    _warm: Future[None] | None = None
+    """What :meth:`warm_up` began: no load measures or compiles beside it."""
+
+    def for_room(self, shelf: Shelf, budget: Budget) -> EngineLoader:
+        """A loader for one of several rooms. Its thread is its own, so that a download for one of
+        them keeps no other waiting.
+        """
+        return replace(self, budget=budget, shelf=shelf, _thread=_loader_thread())
 
     def holds(self) -> Callable[[TensorInfo], int]:
         """How many bytes of memory a tensor will take. Known before torch is imported.
@@ -86,7 +116,7 @@ class EngineLoader:
 
         Both take seconds, and layers will come.
         """
-        self._thread.submit(self._warm_up)
+        self._warm = self._thread.submit(self._warm_up)
 
     def _warm_up(self) -> None:
         from poolhouse_node.engine import choose_precision, pick_device, set_threads
@@ -111,6 +141,8 @@ class EngineLoader:
 
         def work() -> Shard:
             path, base = self._file(model, tell, stopped)
+            if self._warm is not None:
+                wait([self._warm])
             from poolhouse_node.engine import load_shard, set_threads
 
             set_threads(self.threads)
@@ -123,10 +155,16 @@ class EngineLoader:
                 precision=self.precision,
                 progress=_scaled(tell, base),
                 cancelled=stopped.is_set,
+                shelf=None if self.shelf is None else self.shelf.get(),
+                budget=self.budget,
             )
 
+        loading = self._thread.submit(work)
         try:
-            return await loop.run_in_executor(self._thread, work)
+            return await asyncio.wrap_future(loading)
+        except asyncio.CancelledError:
+            loading.add_done_callback(_close_unused)
+            raise
         except WeightsError as error:
             raise ShardError(str(error)) from error
         finally:
@@ -147,6 +185,16 @@ class EngineLoader:
 
         file = self.store.resolve_for_room(model, PullWatch(pulled, stopped.is_set))
         return file.path, PULL_SHARE if fetched else 0.0
+
+
+def _loader_thread() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="loader")
+
+
+def _close_unused(loading: Future[Shard]) -> None:
+    """A load may be through in the moment in which it is cancelled."""
+    if not loading.cancelled() and loading.exception() is None:
+        loading.result().close()
 
 
 def _scaled(tell: Callable[[float], None], base: float) -> Callable[[float], None]:

@@ -243,7 +243,7 @@ def host(
 
 @app.command(rich_help_panel="Rooms")
 def join(
-    room: opt.Room,
+    rooms: opt.Rooms,
     signal: opt.RoomSignal = None,
     name: opt.Name = None,
     trust_unverified: opt.TrustUnverified = False,
@@ -260,12 +260,15 @@ def join(
     metrics_port: opt.MetricsPort = None,
     metrics_bind: opt.MetricsBind = opt.DEFAULT_METRICS_BIND,
     metrics_room_label: opt.MetricsRoomLabel = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what happens as lines of JSON, with their room.")
+    ] = False,
 ) -> None:
-    """Hold layers in a room until it is over."""
-    from poolhouse_node.cli.join import join_room
+    """Hold layers in a room until it is over, or in several with the same memory."""
+    from poolhouse_node.cli.holding import hold_layers
 
     options = _join_options(
-        room,
+        rooms[0],
         signal,
         rtc,
         name,
@@ -277,7 +280,7 @@ def join(
         precision=precision,
         metrics=_metrics(metrics_port, metrics_bind, names_room=metrics_room_label),
     )
-    run(join_room(options))
+    run(hold_layers(options, rooms, as_json=as_json))
 
 
 @app.command(rich_help_panel="Rooms")

@@ -208,9 +208,13 @@ class _MeasuredLoader:
     def _measured(self, shard: Shard) -> Shard:
         from poolhouse_node.ops.measured import MeasuredShard
 
-        measured = MeasuredShard(shard, self._node.metrics, when_closed=self._node.shards.remove)
+        measured = MeasuredShard(shard, self._node.metrics, when_closed=self._closed)
         self._node.shards.append(measured)
         return measured
+
+    def _closed(self, shard: MeasuredShard) -> None:
+        if shard in self._node.shards:  # a part may be closed twice
+            self._node.shards.remove(shard)
 
 
 @contextlib.asynccontextmanager

@@ -31,6 +31,7 @@ __all__ = [
     "Resume",
     "Room",
     "RoomSignal",
+    "Rooms",
     "Seed",
     "Signal",
     "Split",
@@ -79,6 +80,15 @@ Signal = Annotated[
 Room = Annotated[
     str,
     typer.Argument(help="Room code or invite link.", envvar="POOLHOUSE_ROOM"),
+]
+Rooms = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="ROOM",
+        help="Room codes or invite links.",
+        envvar="POOLHOUSE_ROOM",
+        show_default=False,
+    ),
 ]
 RoomSignal = Annotated[
     str | None,

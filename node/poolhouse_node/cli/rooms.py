@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from poolhouse_node.device.load_notes import Notebook
     from poolhouse_node.device.model import RoomModel
     from poolhouse_node.device.ports import ShardLoader
+    from poolhouse_node.generate.ports import Compute
     from poolhouse_node.room.gate import Gate, GateState
     from poolhouse_node.room.record import RoomMemory
     from poolhouse_node.rtc.network import Network
@@ -166,9 +167,13 @@ async def make_joined(
     loader: ShardLoader,
     held: Secrets,
     trust_unverified: bool,
+    compute: Compute | None = None,
     notebook: Notebook | None = None,
 ) -> JoinedDevice:
-    """A device for somebody's room; without a pledge it only asks."""
+    """A device for somebody's room; without a pledge it only asks.
+
+    Without ``compute`` it has a compute thread of its own.
+    """
     network = await place.open()
     return JoinedDevice(
         network,
@@ -176,7 +181,7 @@ async def make_joined(
         notify,
         host_id=host_peer_id(code),
         loader=loader,
-        compute=ComputeThread(),
+        compute=compute or ComputeThread(),
         draw_bytes=secrets.token_bytes,
         secrets=held,
         trust_unverified=trust_unverified,

@@ -30,18 +30,25 @@ class TerminalView:
     """Shows events as they come. Status goes to stderr, answers to stdout.
 
     ``answers`` is ``shown``; ``figures`` when the answer itself goes out as JSON; ``hidden`` on a
-    device that only holds layers. ``once`` is for a command that asks one question: answers to
-    others are not shown, and how its own failed is left to the command's last line. Texts of
-    others are shown as text: no markup, no control characters.
+    device that only holds layers. ``label`` begins every line where several rooms share the
+    terminal, which shows no moving bars then. ``once`` is for a command that asks one question:
+    answers to others are not shown, and how its own failed is left to the command's last line.
+    Texts of others are shown as text: no markup, no control characters.
     """
 
     def __init__(
-        self, *, answers: Answers = "shown", once: bool = False, quiet: bool = False
+        self,
+        *,
+        answers: Answers = "shown",
+        once: bool = False,
+        quiet: bool = False,
+        label: str = "",
     ) -> None:
         self.console = Console(stderr=True, highlight=False, markup=False, quiet=quiet)
         self._answers = answers == "shown"
         self._hidden = answers == "hidden"
         self._once = once
+        self._label = [_text(label, style="dim")] if label else []
         self._progress: Progress | None = None
         self._bars: dict[str, TaskID] = {}
         self._percent: dict[str, int] = {}
@@ -74,7 +81,8 @@ class TerminalView:
         if self._line_is_open and _one_screen():
             self._end_line()
         self._clear_prompt()
-        self.console.print(printable(line) if isinstance(line, str) else line)
+        shown = _text(line) if isinstance(line, str) else line
+        self.console.print(*self._label, shown)
         if not self._in_answer:
             self._write_prompt()
 
@@ -99,20 +107,22 @@ class TerminalView:
         table = Table(box=None, pad_edge=False, show_header=False)
         for share in dealt.shares:
             table.add_row(
+                *self._label,
                 _text(share.name, style="bold"),
                 f"layers {share.lo}–{share.hi - 1}",
                 _text(_bar(share.lo, share.hi, total), style="cyan"),
                 f"{share.held_gb:.2f} GB",
             )
         for name, reason in dealt.left_out:
-            table.add_row(_text(name), _text(f"no layers ({reason})"), "", "")
+            left_out = _text(f"no layers ({reason})")
+            table.add_row(*self._label, _text(name), left_out, "", "")
         self.console.print(table)
 
     def _loading(self, name: str, percent: int) -> None:
         if self._percent.get(name) == percent:
             return
         self._percent[name] = percent
-        if not self.console.is_terminal:
+        if self._label or not self.console.is_terminal:
             if percent == 100:
                 self.say(f"{name}: loaded")
             return

@@ -17,20 +17,20 @@ from poolhouse_node.device.events import (
     Share,
     StartFailed,
 )
-from poolhouse_node.device.load_notes import LoadNotes, NoNotes, lower_share
+from poolhouse_node.device.lent import LentShare
+from poolhouse_node.device.load_notes import LoadNotes, NoNotes
 from poolhouse_node.device.neighbours import Neighbours
 from poolhouse_node.device.stay import RoomEnd, Stay
 from poolhouse_node.device.worker import Worker
 from poolhouse_node.room.asks import TEXT_CHARACTERS_MAX
 from poolhouse_node.room.joining import Joiner
 from poolhouse_node.room.links import LinkFailed
-from poolhouse_node.room.pledge import count_gb
 from poolhouse_node.room.roster import Member, Roster, clean_meta, clean_name, renamed
 from poolhouse_node.room.shares import comes_before, read_layers
 from poolhouse_node.room.versions import PROTOCOL, advice_for_us
 from poolhouse_node.wire.messages import loading
 from poolhouse_node.wire.messages.asking import Ask, Stop
-from poolhouse_node.wire.messages.joining import Admit, Auth, Hello, Lobby, Mesh, Pledge
+from poolhouse_node.wire.messages.joining import Admit, Auth, Hello, Lobby, Mesh
 from poolhouse_node.wire.messages.joining import Roster as RosterMessage
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class JoinedDevice(Device):
         self._secrets, self._trust_unverified = secrets or Secrets(), trust_unverified
         self._draw_bytes = draw_bytes
         self._load_notes = LoadNotes(notebook or NoNotes())
+        self._lent = LentShare(lambda: self.identity, self._renew_identity, self._tell_host)
         self._entrance: Entrance | None = None
         self._neighbours = Neighbours(
             network, self.peers, self.send, self.ping, self.admit, self.drop
@@ -176,6 +177,10 @@ class JoinedDevice(Device):
     def stop(self) -> None:
         """End the answer to our question after the lap in flight."""
         self._tell_host(Stop())
+
+    def lend(self, gb: float) -> None:
+        """This room may be dealt so much from now on; its host is told when that is news."""
+        self._lent.offer(gb)
 
     # ---- Device --------------------------------------------------------------------------------
 
@@ -362,11 +367,11 @@ class JoinedDevice(Device):
 
     def _lower_share(self, limit: loading.ShareLimit) -> None:
         """The host deals this device less: it was killed while it loaded."""
-        self.identity = Identity(self.identity.name, lower_share(self.identity.meta, limit))
-        lent_gb = count_gb(self.identity.meta.get("contribGB"))
-        if not limit.drop and lent_gb:
-            self._tell_host(Pledge(gb=lent_gb))
+        self._lent.limited(limit)
         self.notify(Notice(limit.why or "The host deals this device fewer layers from now on."))
+
+    def _renew_identity(self, identity: Identity) -> None:
+        self.identity = identity
 
     def _loading_changed(self, loading_now: bool) -> None:
         self.loading = loading_now

@@ -164,9 +164,10 @@ class Worker:
         return self._shard
 
     async def _free(self) -> None:
-        shard, self._shard, self._shard_is = self._shard, None, None
-        if shard is not None:
-            await self.compute.run(shard.close)
+        self._shard_is = None
+        if self._shard is not None:  # until it is closed: this may be cancelled, and called again
+            await self.compute.run(self._shard.close)
+            self._shard = None
 
     def _progress(self, share: float) -> None:
         percent = int(share * 100)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from poolhouse_node.engine.devices import pick_device
 from poolhouse_node.engine.head import Head
@@ -13,14 +14,14 @@ from poolhouse_node.engine.model_part import ModelPart
 from poolhouse_node.engine.models import find_architecture
 from poolhouse_node.engine.paged.pages import PAGE_ROWS
 from poolhouse_node.engine.precision import choose_precision, keeper_of
-from poolhouse_node.engine.tensors import LoadWatch, TensorLoader
+from poolhouse_node.engine.tensors import LoadCancelled, LoadWatch, TensorLoader
 from poolhouse_node.engine.torch_shard import TorchShard
 from poolhouse_node.shard import ShardError
 from poolhouse_node.weights.errors import ModelFileError
 from poolhouse_node.weights.opening import open_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable, Iterator
     from pathlib import Path
 
     import torch
@@ -29,10 +30,12 @@ if TYPE_CHECKING:
     from poolhouse_node.engine.precision import Precision
     from poolhouse_node.weights.gguf import GgufFile
 
-__all__ = ["SAVED_STATES", "PartShelf", "PartSpec", "load_shard"]
+__all__ = ["SAVED_STATES", "Budget", "PartShelf", "PartSpec", "load_shard"]
 
 SAVED_STATES = 8
 """Conversations a host may keep: four pins, three answers, one to spare (generation, section 9)."""
+_CANCEL_POLL_S = 0.1
+_OF_THE_PLEDGE = "are left of what this device lends to all its rooms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,25 @@ class PartSpec:
     precision: Precision = "exact"
 
 
+class Budget(Protocol):
+    """What one room of a device may take of the memory lent to all of them.
+
+    Asked and told from the threads that load and compute.
+    """
+
+    def left_bytes(self) -> int:
+        """What no room took."""
+        ...
+
+    def take(self, part: Hashable, weights_bytes: int, state_bytes: int) -> None:
+        """The room takes this; rooms on the same ``part`` share its weights."""
+        ...
+
+    def give_back(self) -> None:
+        """The room holds nothing any more."""
+        ...
+
+
 class PartShelf:
     """The model parts of one process, each for as long as a room uses it."""
 
@@ -56,54 +78,107 @@ class PartShelf:
         available: Callable[[torch.device], int | None] = available_bytes,
         page_rows: int = PAGE_ROWS,
     ) -> None:
-        """``available`` tells how much memory may be taken now (a pledge, perhaps)."""
+        """``available`` tells how much memory may be taken now."""
         self._available = available
         self._page_rows = page_rows
         self._parts: dict[PartSpec, ModelPart] = {}
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
+        self._loading = threading.Lock()
+        """One load at a time: each is sure of the memory that it was promised."""
 
-    def open(self, spec: PartSpec, watch: LoadWatch, saved_states: int) -> TorchShard:
+    def open(
+        self, spec: PartSpec, watch: LoadWatch, saved_states: int, budget: Budget | None = None
+    ) -> TorchShard:
         """A room on this part, which is loaded unless another room holds it.
 
         For ``saved_states`` saved conversations memory is reserved, fewer if there is too little:
-        ``TorchShard.saved_states`` says. Raises what :func:`load_shard` does.
+        ``TorchShard.saved_states`` says. ``budget`` may allow less than there is; what the room
+        takes is noted there until it closes. Raises what :func:`load_shard` does.
         """
-        with self._lock:
-            part = self._parts.get(spec)
+        with self._one_load(watch):
+            with self._lock:
+                part = self._parts.get(spec)
             if part is not None:
                 with part.turn:
                     if not part.is_closed:
                         watch.progress(1.0)
-                        return self._open_room(part, saved_states)
-            part, saved_states = self._load(spec, watch, saved_states)
-            self._parts[spec] = part
-            part.when_freed = lambda: self._forget(spec, part)
-            return TorchShard(part, saved_states=saved_states)
+                        return self._open_room(part, spec, saved_states, budget)
+            return self._load(spec, watch, saved_states, budget)
 
-    def _open_room(self, part: ModelPart, saved_states: int) -> TorchShard:
+    @contextlib.contextmanager
+    def _one_load(self, watch: LoadWatch) -> Iterator[None]:
+        while not self._loading.acquire(timeout=_CANCEL_POLL_S):
+            if watch.cancelled():
+                raise LoadCancelled
+        try:
+            yield
+        finally:
+            self._loading.release()
+
+    def _open_room(
+        self, part: ModelPart, spec: PartSpec, saved_states: int, budget: Budget | None
+    ) -> TorchShard:
         need = MemoryNeed(0, part.state_shape, self._page_rows)
-        saved_states = need.saved_states(saved_states, self._available(part.device))
-        return TorchShard(part, saved_states=saved_states)
+        saved_states = self._saved_states(need, saved_states, part.device, budget)
+        if budget is None:
+            return TorchShard(part, saved_states=saved_states)
+        budget.take(spec, part.weight_bytes, need.state_bytes(saved_states))
+        return TorchShard(part, saved_states=saved_states, when_closed=budget.give_back)
 
-    def _load(self, spec: PartSpec, watch: LoadWatch, saved_states: int) -> tuple[ModelPart, int]:
+    def _saved_states(
+        self, need: MemoryNeed, wanted: int, device: torch.device, budget: Budget | None
+    ) -> int:
+        possible = need.saved_states(wanted, self._available(device))
+        if budget is None:
+            return possible
+        return need.saved_states(possible, budget.left_bytes(), _OF_THE_PLEDGE)
+
+    def _load(
+        self, spec: PartSpec, watch: LoadWatch, saved_states: int, budget: Budget | None
+    ) -> TorchShard:
         with open_weights(spec.path) as file:
             architecture = find_architecture(file)
             config = architecture.read_config(file)
             names = _tensor_names(file, architecture, config, spec)
             shape = config.state_shape(spec.layers, spec.context_size)
             need = MemoryNeed(weight_bytes(file, names, spec.precision), shape, self._page_rows)
+            saved_states = self._saved_states(need, saved_states, spec.device, budget)
             keeper = keeper_of(spec.precision, spec.device)
             loader = TensorLoader(file, names, spec.device, watch, keeper)
-            saved_states = need.saved_states(saved_states, self._available(spec.device))
-            part = _read_part(
-                file, architecture, config, loader, spec=spec, page_rows=self._page_rows
-            )
-            return part, saved_states
+            with _taken(budget, spec, need, saved_states) as give_back:
+                part = _read_part(
+                    file, architecture, config, loader, spec=spec, page_rows=self._page_rows
+                )
+                part.weight_bytes = need.weights
+                shard = TorchShard(part, saved_states=saved_states, when_closed=give_back)
+        part.when_freed = lambda: self._forget(spec, part)
+        with self._lock:
+            self._parts[spec] = part
+        return shard
 
     def _forget(self, spec: PartSpec, part: ModelPart) -> None:
+        """Called by whoever closes a room, perhaps the thread that all rooms compute in: it does
+        not wait for a load.
+        """
         with self._lock:
             if self._parts.get(spec) is part:
                 del self._parts[spec]
+
+
+@contextlib.contextmanager
+def _taken(
+    budget: Budget | None, spec: PartSpec, need: MemoryNeed, saved_states: int
+) -> Iterator[Callable[[], None]]:
+    """Note what a load takes before it does, until it fails; gives what the closed room calls."""
+    if budget is None:
+        yield lambda: None
+        return
+    budget.take(spec, need.weights, need.state_bytes(saved_states))
+    try:
+        yield budget.give_back
+    except BaseException:
+        budget.give_back()
+        raise
 
 
 def load_shard(
@@ -118,6 +193,7 @@ def load_shard(
     saved_states: int = SAVED_STATES,
     shelf: PartShelf | None = None,
     precision: str = "exact",
+    budget: Budget | None = None,
 ) -> TorchShard:
     """Load layers ``[lo, hi)``; with ``host`` the embedding and head as well.
 
@@ -125,7 +201,7 @@ def load_shard(
     gets 0..1; ``cancelled`` is asked before each tensor; ``precision`` is explained at
     :func:`~poolhouse_node.engine.precision.choose_precision`. Raises :class:`ShardError` with a
     sentence for a person (``LoadCancelled`` when asked to stop), before loading if there is too
-    little memory.
+    little memory or ``budget`` allows too little of it.
     """
     try:
         chosen = pick_device(device)
@@ -133,7 +209,7 @@ def load_shard(
             path, layers, context_size, host, chosen, choose_precision(precision, chosen)
         )
         shelf = shelf or PartShelf()
-        return shelf.open(spec, LoadWatch(progress, cancelled), saved_states)
+        return shelf.open(spec, LoadWatch(progress, cancelled), saved_states, budget)
     except ModelFileError as error:
         raise ShardError(str(error)) from error
 

@@ -24,7 +24,7 @@ __all__ = ["MemoryNeed", "available_bytes", "free_here", "weight_bytes"]
 
 _PROC = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
-_GB = 1e9
+_GB = 2**30  # as pledges are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,30 +35,31 @@ class MemoryNeed:
     shape: StateShape
     page_rows: int = PAGE_ROWS
 
-    def saved_states(self, wanted: int, available: int | None) -> int:
+    def saved_states(self, wanted: int, available: int | None, of: str = "are free") -> int:
         """For how many saved conversations, at most ``wanted``, there is memory besides.
 
-        Raises :class:`OutOfMemory` with the figures when not even the live one fits.
-        ``available`` None means that nobody can tell.
+        Raises :class:`OutOfMemory` with the figures when not even the live one fits; ``of`` ends
+        its sentence. ``available`` None means that nobody can tell.
         """
-        state = self._state_bytes(0)
+        state = self.state_bytes(0)
         if available is None:
             return wanted
         left = available - self.weights - state
         if left < 0:
-            raise OutOfMemory(self._too_little(state, available))
-        each = self._state_bytes(1) - state
+            raise OutOfMemory(self._too_little(state, available, of))
+        each = self.state_bytes(1) - state
         return min(wanted, left // max(1, each))
 
-    def _state_bytes(self, saved_states: int) -> int:
+    def state_bytes(self, saved_states: int) -> int:
+        """A conversation and room for ``saved_states`` more."""
         share = RoomShare.of(self.shape, saved_states, self.page_rows)
         return share_bytes(self.shape, share, self.page_rows)
 
-    def _too_little(self, state: int, available: int) -> str:
+    def _too_little(self, state: int, available: int, of: str) -> str:
         return (
             f"These layers need {(self.weights + state) / _GB:.2f} GB of memory "
             f"({self.weights / _GB:.2f} for weights, {state / _GB:.2f} for a conversation of "
-            f"{self.shape.context_size} tokens); {available / _GB:.2f} GB are free."
+            f"{self.shape.context_size} tokens); {available / _GB:.2f} GB {of}."
         )
 
 

@@ -37,6 +37,8 @@ class ModelPart:
     device: torch.device
     model: Model | None
     head: Head | None = None
+    weight_bytes: int = 0
+    """As they were counted before loading."""
     when_freed: Callable[[], None] = lambda: None
     page_rows: int = PAGE_ROWS
     turn: threading.RLock = field(default_factory=threading.RLock)

@@ -13,7 +13,7 @@ from poolhouse_node.engine.sampling import top_logits
 from poolhouse_node.shard import Holding, OutOfMemory, Packed, ShardError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch import Tensor
 
@@ -36,7 +36,13 @@ class TorchShard:
     rooms of one :class:`~poolhouse_node.engine.model_part.ModelPart` may have one each.
     """
 
-    def __init__(self, part: ModelPart, *, saved_states: int) -> None:
+    def __init__(
+        self,
+        part: ModelPart,
+        *,
+        saved_states: int,
+        when_closed: Callable[[], None] = lambda: None,
+    ) -> None:
         """``saved_states``: for so many full conversations memory is reserved."""
         self.lo, self.hi = part.layers
         self.width = part.width
@@ -44,6 +50,7 @@ class TorchShard:
         self.device = part.device
         self.saved_states = saved_states
         self._part = part
+        self._when_closed = when_closed
         self._state: RoomState | None = part.open_room(saved_states)
 
     @property
@@ -129,6 +136,7 @@ class TorchShard:
         if self._state is not None:
             state, self._state = self._state, None
             self._part.close_room(state)
+            self._when_closed()
 
     def _room(self) -> RoomState:
         if self._state is None:
