@@ -198,11 +198,27 @@ def test_the_longest_special_token_wins():
         ("qwen2", "a'S\n\n b", ["a", "'S", "ĊĊ", "Ġb"]),
         ("qwen2", "(ab.\n", ["(ab", ".Ċ"]),
         ("gpt-2", "(ab.\n", ["(", "ab", ".", "Ċ"]),
+        ("qwen35", "a12 12", ["a", "1", "2", "Ġ", "1", "2"]),
+        ("qwen2", "re\u0301o", ["re", "Ìģo"]),
+        ("qwen35", "re\u0301o", ["reÌģo"]),
+        ("qwen35", "\u0301.", ["Ìģ", "."]),
     ],
 )
 def test_splitting_rules(rule, text, expected):
     pieces = [piece for piece, _ in _pre_tokenizer(rule).pre_tokenize_str(text)]
     assert pieces == expected
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text() | st.text(alphabet="ab'sLL1٣²\u0301\u0940\u200dन你é \t\n\r.,(", max_size=30))
+def test_qwen35_splits_as_the_models_own_tokenizer(text):
+    """The rule of ``transformers``, which the models were trained with."""
+    from transformers.models.qwen3_5.tokenization_qwen3_5 import PRETOKENIZE_REGEX
+
+    theirs = tokenizers.pre_tokenizers.Split(tokenizers.Regex(PRETOKENIZE_REGEX), "isolated")
+    bytes_ = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    both = tokenizers.pre_tokenizers.Sequence([theirs, bytes_])
+    assert _pre_tokenizer("qwen35").pre_tokenize_str(text) == both.pre_tokenize_str(text)
 
 
 def test_unknown_ids_have_no_text():

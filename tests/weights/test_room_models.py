@@ -1,5 +1,7 @@
 """What another device may make this one open."""
 
+from dataclasses import replace
+
 import pytest
 
 from poolhouse_node.weights.cache import ModelCache
@@ -36,7 +38,8 @@ def test_a_file_that_was_seen_here_is_found_by_its_key(store, tmp_path):
         store.resolve_for_room("file-0123456789ab")
 
 
-def test_a_model_that_cannot_be_computed_is_not_even_fetched(store):
-    other = next(key for key, model in CATALOGUE.items() if not model.computable)
+def test_a_model_that_cannot_be_computed_is_not_even_fetched(store, monkeypatch):
+    row = replace(CATALOGUE["qwen3-4b"], key="later", computable=False)
+    monkeypatch.setitem(CATALOGUE, "later", row)
     with pytest.raises(WeightsError, match="cannot compute"):
-        store.resolve_for_room(other)
+        store.resolve_for_room("later")

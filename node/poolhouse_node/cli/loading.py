@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from poolhouse_node.cli.machine import has_compiler, has_nvidia
 from poolhouse_node.device.model import RoomModel
-from poolhouse_node.generate.tokenizer import Tokenizer
+from poolhouse_node.generate.hub_tokenizer import read_hub_tokenizer
+from poolhouse_node.generate.tokenizer import Tokenizer, TokenizerError
 from poolhouse_node.room.deal import ModelNeeds
 from poolhouse_node.shard import ShardError
 from poolhouse_node.weights.catalogue import CATALOGUE
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from poolhouse_node.engine import PartShelf
     from poolhouse_node.engine.loading import Budget
     from poolhouse_node.shard import Shard
+    from poolhouse_node.weights.facts import ModelFacts
+    from poolhouse_node.weights.gguf import GgufFile
     from poolhouse_node.weights.gguf_header import TensorInfo
     from poolhouse_node.weights.source import ModelFile, ModelStore
 
@@ -47,7 +50,7 @@ def open_model(file: ModelFile, context_asked: int | None, loader: EngineLoader)
     row = CATALOGUE.get(file.key)
     with open_weights(file.path) as gguf:
         facts = read_facts(gguf, loader.holds())
-        tokenizer = Tokenizer.from_metadata(gguf.metadata)
+        tokenizer = _tokenizer(file.path, gguf, facts)
     if row is not None:
         context_size = row.context.asked(context_asked)
     else:
@@ -55,6 +58,18 @@ def open_model(file: ModelFile, context_asked: int | None, loader: EngineLoader)
         context_size = min(context_asked or DEFAULT_CONTEXT, most)
     needs = ModelNeeds(facts.layers, facts.layer_bytes(context_size), facts.host_bytes)
     return RoomModel(file.key, file.label, needs, context_size, tokenizer)
+
+
+def _tokenizer(path: Path, opened: GgufFile, facts: ModelFacts) -> Tokenizer:
+    if path.suffix != ".safetensors":
+        return Tokenizer.from_metadata(opened.metadata)
+    tokenizer = read_hub_tokenizer(path.parent)
+    if tokenizer.vocabulary_size > facts.vocabulary_size:
+        raise TokenizerError(
+            f"The tokenizer.json of {path.parent} has {tokenizer.vocabulary_size} tokens, but its "
+            f"model only {facts.vocabulary_size}: they do not belong together."
+        )
+    return tokenizer
 
 
 class Shelf:

@@ -25,7 +25,7 @@ def models_list(as_json: opt.Json = False) -> None:
 
 @models_app.command("pull")
 def models_pull(
-    model: Annotated[str, typer.Argument(help="Catalogue key, file or URL.")],
+    model: Annotated[str, typer.Argument(help="Catalogue key, file, folder or URL.")],
     quiet_if_present: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Fetch a model, check it, keep it. An interrupted download goes on where it was."""
@@ -37,7 +37,7 @@ def models_pull(
 
 @models_app.command("show")
 def models_show(
-    model: Annotated[str, typer.Argument(help="Catalogue key, file or URL.")],
+    model: Annotated[str, typer.Argument(help="Catalogue key, file, folder or URL.")],
     as_json: opt.Json = False,
 ) -> None:
     """What is known about a model."""

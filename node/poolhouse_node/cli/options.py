@@ -134,7 +134,8 @@ Model = Annotated[
     str,
     typer.Option(
         "--model",
-        help="A catalogue key (`poolhouse models list`), a GGUF file or a URL of one.",
+        help="A catalogue key (`poolhouse models list`), a GGUF file or a URL of one, or a folder "
+        "with safetensors, config.json and tokenizer.json.",
         envvar="POOLHOUSE_MODEL",
     ),
 ]

@@ -49,7 +49,7 @@ def require_computable(model: str) -> None:
         able = ", ".join(key for key, other in CATALOGUE.items() if other.computable)
         raise CommandFailed(
             f"{row.label} is in the catalogue, but this version's engine cannot compute it yet; "
-            f"it can: {able}, and GGUF files of the llama architecture."
+            f"it can: {able}, and files of their architectures."
         )
 
 

@@ -17,7 +17,7 @@ from tokenizers import Regex, models, pre_tokenizers
 from poolhouse_node.weights.gguf_header import LazyArray
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from poolhouse_node.weights.gguf_header import Scalar
 
@@ -35,7 +35,7 @@ class TokenizerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tokenizer:
-    """Made by :meth:`from_metadata`. Needs nothing of the file afterwards."""
+    """Made by :meth:`from_metadata` or :meth:`assemble`. Needs nothing of the file afterwards."""
 
     tokens: Sequence[str]
     """The vocabulary as the file spells it: byte-level for ordinary tokens."""
@@ -63,16 +63,41 @@ class Tokenizer:
             if kind in (_CONTROL, _USER_DEFINED) and token
         }
         eos = _token_at(metadata, "tokenizer.ggml.eos_token_id", tokens)
-        ends = {specials[name] for name in _END_TOKENS if name in specials}
         template = metadata.get("tokenizer.chat_template")
-        return cls(
+        return cls.assemble(
             tokens=tokens,
             specials=specials,
-            end_ids=frozenset(ends | ({vocabulary[eos]} if eos is not None else set())),
+            more_ends=[] if eos is None else [vocabulary[eos]],
             chat_template=template if isinstance(template, str) else None,
             bos_token=_token_at(metadata, "tokenizer.ggml.bos_token_id", tokens),
             eos_token=eos,
-            _bpe=_byte_pairs(metadata, vocabulary),
+            bpe=_byte_pairs(metadata, vocabulary),
+        )
+
+    @classmethod
+    def assemble(
+        cls,
+        *,
+        tokens: Sequence[str],
+        specials: Mapping[str, int],
+        more_ends: Iterable[int],
+        chat_template: str | None,
+        bos_token: str | None,
+        eos_token: str | None,
+        bpe: tokenizers.Tokenizer,
+    ) -> Self:
+        """Build from parts. ``bpe`` knows no special tokens; ``more_ends`` end answers besides
+        the usual ones.
+        """
+        ends = {specials[name] for name in _END_TOKENS if name in specials}
+        return cls(
+            tokens=tokens,
+            specials=specials,
+            end_ids=frozenset(ends.union(more_ends)),
+            chat_template=chat_template,
+            bos_token=bos_token,
+            eos_token=eos_token,
+            _bpe=bpe,
             _special_pattern=_any_of(specials),
             _special_ids=frozenset(specials.values()),
         )
@@ -171,10 +196,26 @@ def _pair(merge: str) -> tuple[str, str]:
 
 
 # The splitting rules below are facts of the models, as their tokenizers were trained with them.
-_QWEN2_WORDS = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
+def _qwen_words(letters: str) -> str:
+    """Endings such as ``'ll``, words, single digits, marks, ends of lines, other space."""
+    return "|".join(
+        (
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)",
+            rf"[^\r\n\p{{L}}\p{{N}}]?[{letters}]+",
+            r"\p{N}",
+            rf" ?[^\s{letters}\p{{N}}]+[\r\n]*",
+            r"\s*[\r\n]+",
+            r"\s+(?!\S)",
+            r"\s+",
+        )
+    )
+
+
+_WORDS = {
+    "qwen2": _qwen_words(r"\p{L}"),
+    # Combining marks are letters: accents and vowel signs stay in their words (engine, section 10).
+    "qwen35": _qwen_words(r"\p{L}\p{M}"),
+}
 
 
 def _pre_tokenizer(name: Scalar | LazyArray) -> pre_tokenizers.PreTokenizer:
@@ -186,8 +227,8 @@ def _pre_tokenizer(name: Scalar | LazyArray) -> pre_tokenizers.PreTokenizer:
             return pre_tokenizers.Sequence([digits, byte_level(add_prefix_space=False)])
         case "gpt-2" | "gpt2" | "default":
             return byte_level(add_prefix_space=False)
-        case "qwen2":
-            words = pre_tokenizers.Split(Regex(_QWEN2_WORDS), "isolated")
+        case str() if name in _WORDS:
+            words = pre_tokenizers.Split(Regex(_WORDS[name]), "isolated")
             whole = byte_level(add_prefix_space=False, use_regex=False)
             return pre_tokenizers.Sequence([words, whole])
         case _:

@@ -135,6 +135,7 @@ _MODELS = (
         vocabulary_size=49152,
         files=(HubFile(_SMOLLM2, "model.safetensors"),),
         side_files=_side_files(_SMOLLM2),
+        computable=True,
     ),
     Model(
         key="qwen3-0.6b",
@@ -211,6 +212,7 @@ _MODELS = (
         context=Context(default=16384, most=65536, fixed=False),
         sizes=DealSizes(223_970_464, 1024, 576, 715_161_600, 1_042_944_000, 265_197_568),
         in_picker=True,
+        computable=True,
     ),
     Model(
         key="qwen3.6-35b-moe",
@@ -230,6 +232,7 @@ _MODELS = (
         context=Context(default=32768, most=131072, fixed=False),
         sizes=DealSizes(498_197_568, 512, 288, 286_064_640, 417_177_600, 897_955_840),
         in_picker=True,
+        computable=True,
     ),
     Model(
         key="qwen3.5-122b-moe",
@@ -254,6 +257,7 @@ _MODELS = (
         ),
         context=Context(default=32768, most=131072, fixed=False),
         sizes=DealSizes(1_485_116_672, 512, 288, 429_096_960, 625_766_400, 2_682_195_968),
+        computable=True,
     ),
 )
 

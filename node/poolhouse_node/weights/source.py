@@ -72,8 +72,9 @@ class ModelStore:
     def resolve(self, model: str, watch: PullWatch | None = None) -> ModelFile:
         """Find ``model``, fetching it if need be.
 
-        ``model`` is a catalogue key, the path or URL of a GGUF file, or the room-level key of a
-        file that was resolved on this machine before. Raises :class:`WeightsError`.
+        ``model`` is a catalogue key, the path or URL of a GGUF file, a folder with safetensors,
+        or the room-level key of what was resolved on this machine before. Raises
+        :class:`WeightsError`.
         """
         watch = watch or PullWatch()
         if model in CATALOGUE:
@@ -83,8 +84,11 @@ class ModelStore:
         if _FILE_KEY.fullmatch(model):
             return self._known(model)
         path = Path(model).expanduser()
+        if path.is_dir():
+            path = _weights_in(path)
         if path.is_file():
-            return self._local(path.resolve())
+            # Its folder matters, where a cache of the hub's has links to nameless files.
+            return self._local(path.parent.resolve() / path.name)
         find_model(model)  # raises, with the keys that are spelled like it
         raise UnknownModel(model, ())
 
@@ -183,13 +187,13 @@ class ModelStore:
             link.parent.mkdir(parents=True, exist_ok=True)
             link.unlink(missing_ok=True)
             link.symlink_to(path)
-        return ModelFile(key, path.stem, path)
+        return ModelFile(key, _label(path), path)
 
     def _known(self, key: str) -> ModelFile:
         link = self.cache.root / _LOCAL / key
         if link.is_file() and file_key(link) == key:
-            path = link.resolve()
-            return ModelFile(key, path.stem, path)
+            path = link.readlink()
+            return ModelFile(key, _label(path), path)
         raise WeightsError(
             f"The model {key} is a file of the host's that this machine has not seen. "
             "Pull the same file here first: poolhouse models pull FILE-OR-URL."
@@ -231,6 +235,25 @@ def _digest(path: Path, watch: PullWatch) -> str:
             watch.check()
             digest.update(block)
     return digest.hexdigest()
+
+
+def _weights_in(folder: Path) -> Path:
+    """The safetensors of a model's folder; of several files the first."""
+    whole = folder / "model.safetensors"
+    if whole.is_file():
+        return whole
+    first = sorted(folder.glob("*-00001-of-?????.safetensors"))
+    if len(first) != 1:
+        raise WeightsError(
+            f"The folder {folder} does not hold a model: it needs model.safetensors, or one in "
+            "several files, with config.json and tokenizer.json beside."
+        )
+    return first[0]
+
+
+def _label(path: Path) -> str:
+    """Safetensors are all called alike: their folder has the model's name."""
+    return path.parent.name if path.suffix == ".safetensors" else path.stem
 
 
 def file_key(path: Path) -> str:
