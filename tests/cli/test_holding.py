@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from poolhouse_node.cli.failures import CommandFailed
 from poolhouse_node.cli.holding import hold_layers
 from poolhouse_node.cli.join import JoinOptions
 from poolhouse_node.cli.main import app
+from poolhouse_node.cli.measuring import MetricsOptions
 from poolhouse_node.cli.screen import JsonLines
 from poolhouse_node.cli.view import TerminalView
 from poolhouse_node.device import events as ev
@@ -180,3 +182,9 @@ def test_rooms_come_as_arguments_or_from_the_environment(monkeypatch, given):
     monkeypatch.setenv("POOLHOUSE_ROOM", "4TK-G9P ABC-DEF")
     app(["join", *given], standalone_mode=False)
     assert taken == ["4TK-G9P", "ABC-DEF"]
+
+
+async def test_metrics_of_several_rooms_cannot_name_one(devices):
+    options = replace(OPTIONS, metrics=MetricsOptions(port=0, names_room=True))
+    with pytest.raises(CommandFailed, match="drop --metrics-room-label"):
+        await hold_layers(options, ["4TK-G9P", "ABC-DEF"], as_json=False)
