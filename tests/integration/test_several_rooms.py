@@ -4,6 +4,7 @@ import functools
 import json
 import re
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,10 @@ import pytest
 from tests.support.program import Program
 from tests.support.room_processes import RoomProcesses, pause
 
-pytestmark = [pytest.mark.room, pytest.mark.model, pytest.mark.webrtc, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.room, pytest.mark.model, pytest.mark.webrtc, pytest.mark.timeout(500)]
 
-TOKENS = 120
-PATIENCE_S = 150.0
+TOKENS = 90
+PATIENCE_S = 200.0
 QUESTIONS = {"one": "Tell me everything about swimming pools.", "two": "What is a lake?"}
 HELD_LAYERS = 20
 LAYER_BYTES = 3_540_000 * 4
@@ -60,6 +61,15 @@ class TwoRooms:
         for room in self.rooms.values():
             room.__exit__()
 
+    def check(self, name: str, guest: Program) -> None:
+        """The guest gets the answer that an undisturbed room gives."""
+        try:
+            assert guest.end(PATIENCE_S) == 0, guest.stderr
+        except subprocess.TimeoutExpired:
+            screens = [program.stderr for program in (self.rooms[name].host, *self.programs)]
+            pytest.fail("no answer came\n" + "\n".join(screens))
+        assert guest.json()["answer"] == undisturbed(QUESTIONS[name])
+
     def code(self, name: str) -> str:
         return re.search(r"The room (\S+) is open", self.rooms[name].host.stderr)[1]
 
@@ -94,8 +104,7 @@ def test_one_process_serves_two_rooms_with_one_copy_of_the_weights(two):
 
     asked = {name: room.ask(QUESTIONS[name]) for name, room in two.rooms.items()}
     for name, guest in asked.items():
-        assert guest.end(PATIENCE_S) == 0, guest.stderr
-        assert guest.json()["answer"] == undisturbed(QUESTIONS[name])
+        two.check(name, guest)
 
     two.rooms["one"].host.interrupt()
     shared.until('"event": "room_over"')
@@ -115,11 +124,10 @@ def test_after_kill_and_restart_it_has_both_seats_and_both_answers_go_on(two):
         assert f"{two.code(name)} Joined as shared." in shared.stderr
     asked = {name: room.ask(QUESTIONS[name]) for name, room in two.rooms.items()}
     for room in two.rooms.values():
-        room.until_shown(60)
+        room.until_shown(40)
     shared.process.kill()
     pause(2)
     two.join()
     for name, guest in asked.items():
-        assert guest.end(PATIENCE_S) == 0, guest.stderr
-        assert guest.json()["answer"] == undisturbed(QUESTIONS[name])
+        two.check(name, guest)
         assert "whole again" in two.rooms[name].host.stderr

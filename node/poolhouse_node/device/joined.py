@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from poolhouse_node.device.answers import AskFailed, GuestScreen, SeenAnswer
@@ -90,7 +91,10 @@ class JoinedDevice(Device):
         self._secrets, self._trust_unverified = secrets or Secrets(), trust_unverified
         self._draw_bytes = draw_bytes
         self._load_notes = LoadNotes(notebook or NoNotes())
-        self._lent = LentShare(lambda: self.identity, self._renew_identity, self._tell_host)
+        renew = partial(setattr, self, "identity")
+        self._lent = LentShare(
+            lambda: self.identity, renew, self._tell_host, lambda: self.is_inside
+        )
         self._entrance: Entrance | None = None
         self._neighbours = Neighbours(
             network, self.peers, self.send, self.ping, self.admit, self.drop
@@ -284,6 +288,7 @@ class JoinedDevice(Device):
             fields["back"] = 1  # also a process that was started again: its pass was kept
         if self._load_notes.died is not None:
             fields["died"] = self._load_notes.died
+        self._lent.greeted()
         self.send(peer, Hello(**fields, **proofs))  # type: ignore[arg-type]  # the fields of Hello
 
     def _go_in(self, peer: Peer, mesh_key: str) -> None:
@@ -292,6 +297,7 @@ class JoinedDevice(Device):
             self.admit(peer)
             self._load_notes.told()
             self._stay.went_in()
+            self._lent.catch_up()
 
     def _host_says(self, peer: Peer, message: Message) -> None:
         match message:
@@ -369,9 +375,6 @@ class JoinedDevice(Device):
         """The host deals this device less: it was killed while it loaded."""
         self._lent.limited(limit)
         self.notify(Notice(limit.why or "The host deals this device fewer layers from now on."))
-
-    def _renew_identity(self, identity: Identity) -> None:
-        self.identity = identity
 
     def _loading_changed(self, loading_now: bool) -> None:
         self.loading = loading_now
