@@ -89,6 +89,10 @@ class Shelf:
             return self._parts
 
 
+def _loader_thread() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="loader")
+
+
 @dataclass(slots=True)
 class EngineLoader:
     """Makes torch shards. Satisfies ``device.ports.ShardLoader``."""
@@ -103,7 +107,7 @@ class EngineLoader:
     """What may be taken, when this device is in several rooms."""
     shelf: Shelf | None = None
     """Where the rooms of this process find each other's weights."""
-    _thread: ThreadPoolExecutor = field(default_factory=lambda: _loader_thread())
+    _thread: ThreadPoolExecutor = field(default_factory=_loader_thread)
     _warm: Future[None] | None = None
     """What :meth:`warm_up` began: no load measures or compiles beside it."""
 
@@ -200,10 +204,6 @@ class EngineLoader:
 
         file = self.store.resolve_for_room(model, PullWatch(pulled, stopped.is_set))
         return file.path, PULL_SHARE if fetched else 0.0
-
-
-def _loader_thread() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, thread_name_prefix="loader")
 
 
 def _close_unused(loading: Future[Shard]) -> None:
