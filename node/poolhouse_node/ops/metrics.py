@@ -243,29 +243,22 @@ class NodeMetrics:
         self.tokens = self._counters(
             "gen_tokens", "Tokens of questions and of answers.", "kind", TokenKind
         )
-        seconds = (
-            ("queue_s", "queue", "From a question's arrival to its turn.", bounds.QUEUE_S),
-            (
-                "first_token_s",
-                "time_to_first_token",
-                "From a question's arrival to the first token of its answer.",
-                bounds.FIRST_TOKEN_S,
-            ),
-            (
-                "inter_token_s",
-                "inter_token",
-                "Between two tokens of an answer.",
-                bounds.INTER_TOKEN_S,
-            ),
-            (
-                "generation_s",
-                "duration",
-                "From a question's arrival to the end of its answer.",
-                bounds.GENERATION_S,
-            ),
+        self.queue_s = self._histogram(
+            "gen_queue_seconds", "From a question's arrival to its turn.", bounds.QUEUE_S
         )
-        for attribute, name, text, its_bounds in seconds:
-            setattr(self, attribute, self._histogram(f"gen_{name}_seconds", text, its_bounds))
+        self.first_token_s = self._histogram(
+            "gen_time_to_first_token_seconds",
+            "From a question's arrival to the first token of its answer.",
+            bounds.FIRST_TOKEN_S,
+        )
+        self.inter_token_s = self._histogram(
+            "gen_inter_token_seconds", "Between two tokens of an answer.", bounds.INTER_TOKEN_S
+        )
+        self.generation_s = self._histogram(
+            "gen_duration_seconds",
+            "From a question's arrival to the end of its answer.",
+            bounds.GENERATION_S,
+        )
         self.prompt_tokens = self._histogram(
             "gen_prompt_tokens", "Tokens of a prompt.", bounds.TOKENS
         )
