@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from poolhouse_node.cli import join as join_module
+from poolhouse_node.cli import holding
 from poolhouse_node.cli.children import _own_environment
 from poolhouse_node.cli.join import JoinOptions
 from poolhouse_node.cli.main import app
@@ -145,11 +145,11 @@ def test_bytes_that_are_no_text_are_no_list(tmp_path):
 def test_options_reach_the_device(monkeypatch, tmp_path):
     seen = []
 
-    async def joins(options):
+    async def holds(options, rooms, *, as_json):
         seen.append(options)
         return 0
 
-    monkeypatch.setattr(join_module, "join_room", joins)
+    monkeypatch.setattr(holding, "hold_layers", holds)
     monkeypatch.setattr("poolhouse_node.cli.main.run", lambda main: main.send(None))
     file = ice_file(tmp_path, [RELAY])
     arguments = ["join", "4TKG9P", "--ice", str(file), "--relay-only", "--stun", "none"]
