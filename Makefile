@@ -10,6 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_QUIET := --quiet --quiet --disable-pip-version-check --no-input
 EXTRAS := control,redis,node,fast,dev,docs
+ENGINE := docker
 PYTEST := $(BIN)/pytest
 MODULES := tests/interop/node_modules/.installed tools/site/node_modules/.installed
 LONG := long or gpu
@@ -108,6 +109,15 @@ bench: model ## the figures of docs/reference/benchmarks.md
 .PHONY: docs
 docs: $(VENV)/.installed tools/site/node_modules/.installed ## the documentation as a site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+.PHONY: images
+images: ## build the images of deploy/ (ENGINE=podman for another engine than docker)
+	@$(ENGINE) build --file deploy/control.Dockerfile --tag poolhouse-control:latest .
+	@$(ENGINE) build --file deploy/relay.Dockerfile --tag poolhouse-relay:latest .
+	@for kind in cpu cuda; do \
+	  $(ENGINE) build --file deploy/node.Dockerfile --target $$kind --tag poolhouse-node:$$kind \
+	    --build-arg TORCH_INDEX="$$([ $$kind = cuda ] || echo '$(TORCH_INDEX)')" .; \
+	done
 
 .PHONY: clean
 clean: ## remove the set-up and everything made by it

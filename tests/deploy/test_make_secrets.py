@@ -86,6 +86,11 @@ def test_no_secret_is_said_on_the_screen(tmp_path):
         assert file.read_text().strip() not in done.stdout + done.stderr
 
 
+def test_git_does_not_see_what_is_made():
+    ignored = (DEPLOY.parent / ".gitignore").read_text().splitlines()
+    assert {"deploy/.env", "deploy/secrets/"} <= set(ignored)
+
+
 @pytest.mark.parametrize("address", ["http://desk.lan", "desk lan", "$(id)", ""])
 def test_an_address_that_is_none_is_refused(tmp_path, address):
     done = make(tmp_path, address)

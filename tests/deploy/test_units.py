@@ -12,6 +12,8 @@ from poolhouse_node.cli.main import app
 from tests.support.compose import DEPLOY
 from tests.support.known_variables import known_variables
 
+pytestmark = pytest.mark.slow
+
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 MOST_EXPOSURE = 20
 """Tenths of what `systemd-analyze security` counts; a unit without any of this has 96."""

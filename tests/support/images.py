@@ -34,7 +34,7 @@ mount --bind "$root" "$root"
 while [ "$1" != -- ]; do mount --bind "$1" "$root$2"; shift 2; done; shift
 mount --options remount,bind,ro "$root"
 mount --types proc proc "$root/proc"
-mount --types tmpfs --options mode=1777 tmpfs "$root/tmp"
+mount --types tmpfs --options mode=1777,noexec,nosuid,nodev tmpfs "$root/tmp"
 mount --rbind /dev "$root/dev"
 exec chroot "$root" "$@"
 """
