@@ -1,0 +1,94 @@
+"""What of the chart is made from other files is up to date."""
+
+import tomllib
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from types import ModuleType
+
+import pytest
+import yaml
+
+from tests.support.chart import CHART, ROOT, of_kind, render, scenario
+
+
+@pytest.fixture(scope="module")
+def make() -> ModuleType:
+    loader = SourceFileLoader("make_chart_files", str(ROOT / "tools" / "make-chart-files"))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """The chart and what it is made from, elsewhere."""
+    for folder in ("helm", "deploy"):
+        for source in (ROOT / folder).rglob("*"):
+            if source.is_file():
+                target = tmp_path / source.relative_to(ROOT)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(source.read_bytes())
+    return tmp_path
+
+
+def test_every_file_is_as_it_is_made(make):
+    stale = [path for path, text in make.files().items() if (ROOT / path).read_text() != text]
+    assert not stale, f"run .venv/bin/python tools/make-chart-files: {stale}"
+    assert not make.left_over()
+
+
+def test_the_check_says_which_file_is_stale_and_writes_nothing(make, copy, capsys):
+    assert make.main(["--check"], copy) == 0
+    readme = copy / "helm" / "poolhouse" / "README.md"
+    readme.write_text("old\n")
+    assert make.main(["--check"], copy) == 1
+    assert "README.md" in capsys.readouterr().err
+    assert readme.read_text() == "old\n"
+    assert make.main([], copy) == 0
+    assert make.main(["--check"], copy) == 0
+
+
+def test_rules_and_dashboards_are_copies_and_those_without_an_original_go(make, copy):
+    rules = copy / "deploy" / "prometheus" / "rules"
+    rules.mkdir(parents=True, exist_ok=True)
+    (rules / "more.yml").write_text("groups: []\n")
+    dashboard = copy / "helm" / "poolhouse" / "files" / "dashboards" / "gone.json"
+    dashboard.parent.mkdir(parents=True, exist_ok=True)
+    dashboard.write_text("{}")
+    assert make.main(["--check"], copy) == 1
+    assert make.main([], copy) == 0
+    copied = copy / "helm" / "poolhouse" / "files" / "rules" / "more.yml"
+    assert copied.read_text() == "groups: []\n"
+    assert not dashboard.exists()
+
+
+def test_other_arguments_are_a_wrong_use(make, tmp_path):
+    assert make.main(["--force"], tmp_path) == 2
+
+
+def test_the_chart_has_the_version_of_the_program():
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert chart["version"] == chart["appVersion"] == version
+
+
+def test_every_value_has_a_row_in_the_readme_and_most_a_word():
+    rows = [line.split(" | ") for line in (CHART / "README.md").read_text().splitlines()
+            if line.startswith("| `")]  # fmt: skip
+    assert len(rows) > 200
+    assert {"| `control.replicas`", "| `nodes.defaults.gpu.count`"} <= {row[0] for row in rows}
+
+
+def test_rules_and_dashboards_reach_the_cluster_unchanged():
+    objects = render(scenario("everything-on"))
+    rules = of_kind(objects, "PrometheusRule")[0]["spec"]["groups"] or []
+    files = sorted((CHART / "files" / "rules").glob("*.yml"))
+    assert rules == [
+        group for file in files for group in yaml.safe_load(file.read_text())["groups"]
+    ]
+    maps = [each["data"] for each in of_kind(objects, "ConfigMap") if "dashboard" in str(each)]
+    texts = {file.name: file.read_text().strip()
+             for file in (CHART / "files" / "dashboards").glob("*.json")}  # fmt: skip
+    assert {name: text for each in maps for name, text in each.items()} == texts
