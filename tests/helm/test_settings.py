@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from poolhouse_control.relay.coturn import render as render_coturn
 from poolhouse_control.relay.coturn_settings import CoturnSettings
+from poolhouse_control.relay.coturn_trial import try_with_coturn
 from poolhouse_control.settings import Settings
 from poolhouse_control.settings import describe as describe_settings
 from poolhouse_node.cli.main import app
@@ -17,6 +18,7 @@ from poolhouse_node.cli.state import STATE
 from tests.support.chart import SCENARIOS, containers, pods, render, scenario
 
 EVERY = pytest.mark.parametrize("name", SCENARIOS)
+WITH_RELAY = pytest.mark.parametrize("name", ["relay-hostnet", "everything-on"])
 COMMANDS = typer.main.get_command(app).commands
 OF_THE_MODEL_CACHE = "POOLHOUSE_CACHE"
 SECRETS = {each.name for each in fields(Settings) if each.metadata["secret"]}
@@ -80,17 +82,28 @@ def test_the_control_plane_takes_its_variables(name, tmp_path):
             assert settings.replicas == 1 or settings.redis_url
 
 
-@EVERY
+def coturns_file(name: str, folder) -> str:
+    """What the relay's first container would write."""
+    (variables,) = [found for component, _, found in programs(name) if component == "relay"]
+    found = with_files(variables, folder)
+    secrets = Settings.load(found).turn_secrets
+    return render_coturn(CoturnSettings.load(found), secrets=secrets, labels=False)
+
+
+@WITH_RELAY
 def test_coturns_file_can_be_made_of_the_relays_variables(name, tmp_path):
-    for component, _, variables in programs(name):
-        if component == "relay":
-            found = with_files(variables, tmp_path)
-            coturn = CoturnSettings.load(found)
-            secrets = Settings.load(found).turn_secrets
-            text = render_coturn(coturn, secrets=secrets, labels=False)
-            assert f"static-auth-secret={SECRET_VALUE}" in text
-            assert f"listening-ip={MACHINE}" in text
-            assert "proc-user" not in text
+    lines = coturns_file(name, tmp_path).splitlines()
+    assert {f"static-auth-secret={SECRET_VALUE}", f"listening-ip={MACHINE}"} <= set(lines)
+    assert not [line for line in lines if line.startswith("proc-")]
+    is_behind_nat = name == "relay-hostnet"
+    assert (f"external-ip=203.0.113.7/{MACHINE}" in lines) is is_behind_nat
+    assert (f"allowed-peer-ip={MACHINE}" in lines) is is_behind_nat
+
+
+@pytest.mark.coturn
+@WITH_RELAY
+async def test_coturn_itself_takes_that_file(name, tmp_path):
+    assert await try_with_coturn(coturns_file(name, tmp_path)) == []
 
 
 def with_files(variables: dict[str, str | None], folder) -> dict[str, str]:
