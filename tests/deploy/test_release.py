@@ -108,6 +108,9 @@ def test_the_chart_is_packed_the_same_each_time(release, tree, tmp_path):
     chart = tree / "helm" / "poolhouse"
     (chart / "templates").mkdir()
     (chart / "templates" / "a.yaml").write_text("a: 1\n")
+    (chart / "ci").mkdir()
+    for ignored in (".helmignore", "ci/values.yaml", "templates/a.yaml~"):
+        (chart / ignored).write_text("# for tests\nci/\n*~\n.helmignore\n")
     one = release.pack_chart(chart, tmp_path)
     assert one.name == f"poolhouse-{VERSION}.tgz"
     first = one.read_bytes()
