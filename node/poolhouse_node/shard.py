@@ -103,6 +103,11 @@ class Shard(Protocol):
     """Full conversations for which memory is reserved (decision 14)."""
 
     @property
+    def prompt_columns(self) -> int:
+        """Columns that are computed in one go where nobody else waits for them."""
+        ...
+
+    @property
     def has_embedding(self) -> bool:
         """True on the host: :meth:`embed` and :meth:`head` work."""
         ...
@@ -191,6 +196,7 @@ class FakeShard:
     has_embedding: bool = False
     held_bytes: int = 0
     saved_states: int = 8
+    prompt_columns: int = 256
     _history: list[list[bytes]] = field(default_factory=list)
     """After each column: the digest of every layer."""
     _slots: dict[int, list[list[bytes]]] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from poolhouse_node.weights.ggml_types import GgmlType
 from poolhouse_node.weights.gguf_header import TensorInfo
 from poolhouse_node.weights.source import ModelFile, ModelStore
 
-FILE, PACKED, FLOAT32 = 1152, 1536, 8192
+ON_GPU, PACKED, FLOAT32 = 1152, 1536, 8192
 
 
 @pytest.mark.parametrize(
@@ -26,8 +26,10 @@ FILE, PACKED, FLOAT32 = 1152, 1536, 8192
         ("auto", "auto", True, False, PACKED),
         ("auto", "auto", False, False, FLOAT32),
         ("auto", "mps", True, False, FLOAT32),
-        ("auto", "auto", True, True, FILE),
-        ("auto", "cuda:1", True, True, FILE),
+        ("auto", "auto", True, True, ON_GPU),
+        ("auto", "cuda:1", True, True, ON_GPU),
+        ("packed", "cuda", False, True, ON_GPU),
+        ("exact", "cuda", True, True, FLOAT32),
     ],
 )
 def test_layers_count_as_they_will_be_held(
@@ -36,8 +38,9 @@ def test_layers_count_as_they_will_be_held(
     monkeypatch.setattr(loading, "has_compiler", lambda: compiler)
     monkeypatch.setattr(loading, "has_nvidia", lambda: nvidia)
     loader = EngineLoader(ModelStore(tmp_path), device, precision=precision)
-    info = TensorInfo("blk.0.ffn_up.weight", GgmlType.Q4_0, (64, 32), 0, FILE)
-    assert loader.holds()(info) == counted
+    info = TensorInfo("blk.0.ffn_up.weight", GgmlType.Q4_0, (64, 32), 0, 77)
+    assert loader.held().tensor_bytes(info) == counted
+    assert loader.held().key_value_bytes == (2 if counted == ON_GPU else 4)
 
 
 def test_what_auto_measures_is_measured_before_layers_come(tmp_path, monkeypatch):

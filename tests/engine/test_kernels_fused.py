@@ -40,8 +40,8 @@ def test_frames_equal_the_plain_layers(shape):
         assert relative_error(fused.run(frame, position), plain.run(stack, frame)) < 2e-3
         position += n
     for layer, state in enumerate(plain.memories):
-        assert relative_error(fused.state.memory[layer], state.memory) < 2e-3
-        assert relative_error(fused.state.window[layer], state.window) < 2e-3
+        assert relative_error(fused.memory[layer], state.memory) < 2e-3
+        assert relative_error(fused.window[layer], state.window) < 2e-3
 
 
 @pytest.mark.slow
@@ -57,22 +57,21 @@ def test_a_wide_frame_equals_the_plain_layers_and_can_be_continued():
 @pytest.mark.parametrize("shape", [HYBRID, EXPERTS], ids=["dense", "experts"])
 def test_a_column_of_a_frame_has_the_bits_it_has_alone(shape):
     fused, _, _ = both(shape)
-    state = fused.state
     x = columns(4)
     fused.run(x[:1], 0)
-    before = state.memory.clone(), state.window.clone()
+    before = fused.memory.clone(), fused.window.clone()
     together = fused.run(x[1:], 1, keeps=True)
-    after = state.memory.clone(), state.window.clone()
-    state.memory.copy_(before[0])
-    state.window.copy_(before[1])
+    after = fused.memory.clone(), fused.window.clone()
+    fused.memory.copy_(before[0])
+    fused.window.copy_(before[1])
     for column in range(3):
         alone = fused.run(x[1 + column : 2 + column], 1 + column)
         assert torch.equal(alone[0], together[column])
         if column < 2:  # what a rollback goes back to
-            assert torch.equal(state.memory, state.memory_kept[column])
-            assert torch.equal(state.window, state.window_kept[column])
-    assert torch.equal(state.memory, after[0])
-    assert torch.equal(state.window, after[1])
+            assert torch.equal(fused.memory, fused.memories[1 + column])
+            assert torch.equal(fused.window, fused.windows[1 + column])
+    assert torch.equal(fused.memory, after[0])
+    assert torch.equal(fused.window, after[1])
 
 
 def test_a_wide_frame_wants_its_position():

@@ -3,13 +3,14 @@
 import pytest
 import torch
 
-from poolhouse_node.engine.quant import dequantise as read
+from poolhouse_node.engine.raw_matrix import RawMatrix
 from poolhouse_node.shard import ShardError
 from poolhouse_node.weights.ggml_types import GgmlType
 from tests.support.kernels import DEVICE, QUIET, levels_of, random_blocks, relative_error
 
 from poolhouse_node.engine.kernels.dequantise import dequantise  # isort: skip
-from poolhouse_node.engine.kernels.matrices import FileMatrix, HalfMatrix, PackedMatrix, matrix_of  # isort: skip
+from poolhouse_node.engine.kernels.matrices import HalfMatrix, MixedMatrix, PackedMatrix, matrix_of  # isort: skip
+from poolhouse_node.engine.kernels import matrices  # isort: skip
 from poolhouse_node.engine.kernels.packing import pack, unpack  # isort: skip
 from poolhouse_node.engine.kernels.products import expert_product, product  # isort: skip
 
@@ -123,26 +124,46 @@ def as_in_a_file(kind, rows, seed):
         data = values.bfloat16()
     else:
         data = random_blocks(kind, rows, 64, seed)
-    return FileMatrix(data.contiguous().view(torch.uint8).numpy(), kind, (rows, 64))
+    return RawMatrix(data.contiguous().view(torch.uint8).view(rows, -1), kind, 64)
+
+
+FOUR, EIGHT = 0.5625 * 4, 1.0625 * 2  # bytes a weight, and 64 columns are filled up to steps
 
 
 @pytest.mark.parametrize(
     ("kinds", "made", "bytes_a_weight"),
     [
-        ([GgmlType.Q4_0, GgmlType.Q4_0], PackedMatrix, 0.5625),
-        ([GgmlType.Q8_0], PackedMatrix, 1.0625),
-        ([GgmlType.BF16, GgmlType.BF16], HalfMatrix, 2),
-        ([GgmlType.Q4_0, GgmlType.F32], PackedMatrix, 1.0625),
-        ([GgmlType.Q5_0], PackedMatrix, 1.0625),
+        ([GgmlType.Q4_0, GgmlType.Q4_0], PackedMatrix, [FOUR, FOUR]),
+        ([GgmlType.Q8_0], PackedMatrix, [EIGHT]),
+        ([GgmlType.BF16, GgmlType.BF16], HalfMatrix, [2, 2]),
+        ([GgmlType.Q4_0, GgmlType.F32, GgmlType.BF16], MixedMatrix, [FOUR, EIGHT, EIGHT]),
+        ([GgmlType.Q8_0, GgmlType.Q4_0], MixedMatrix, [EIGHT, FOUR]),
+        ([GgmlType.Q5_0], PackedMatrix, [EIGHT]),
     ],
-    ids=["four bits", "eight bits", "bfloat16", "mixed", "another type"],
+    ids=["four bits", "eight bits", "bfloat16", "mixed", "mixed packed", "another type"],
 )
-def test_matrices_of_a_file_are_kept_small(kinds, made, bytes_a_weight):
+@pytest.mark.parametrize("n", [3, 20])
+def test_matrices_of_a_file_are_kept_small(kinds, made, bytes_a_weight, n):
     parts = [as_in_a_file(kind, 16, seed) for seed, kind in enumerate(kinds)]
     matrix = matrix_of(parts, DEVICE)
     assert isinstance(matrix, made)
-    padding = 64 / (64 if made is HalfMatrix else 128 if bytes_a_weight > 1 else 256)
-    assert matrix.held_bytes * padding == 16 * len(kinds) * 64 * bytes_a_weight
-    wanted = torch.cat([read(part.data.reshape(-1), part.kind, part.shape) for part in parts])
-    x = columns(3, 64)
-    assert relative_error(matrix(x), x.cpu() @ wanted.T) < 1e-2
+    assert matrix.held_bytes == 16 * 64 * sum(bytes_a_weight)
+    x = columns(n, 64)
+    wanted = x.cpu() @ torch.cat([part.values() for part in parts]).T
+    assert relative_error(matrix(x), wanted) < 1e-2
+
+
+def test_a_large_matrix_is_packed_by_pieces(monkeypatch):
+    monkeypatch.setattr(matrices, "_PACKED_AT_ONCE", 64 * 16)
+    for kind in (GgmlType.Q4_0, GgmlType.Q5_0):
+        part = as_in_a_file(kind, 40, 1)
+        together = unpack(matrices.packed_weight([part, part], DEVICE))
+        wanted = torch.cat([part.values(), part.values()])
+        assert relative_error(together, wanted) < (1e-6 if kind is GgmlType.Q4_0 else 1e-2)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_rows_of_a_table_are_those_of_the_matrix(kind):
+    weight = packed(kind)
+    index = torch.tensor([39, 0, 17, 16, 0], device=DEVICE)
+    assert torch.equal(PackedMatrix(weight).rows(index), unpack(weight)[index])

@@ -46,22 +46,22 @@ def test_a_column_of_a_frame_has_the_bits_it_has_alone(shape, width):
     from tests.support.kernels import FusedRoom, twin_blocks
 
     room = FusedRoom(shape, twin_blocks(shape, 256)[0], 256)
-    state, x = room.state, columns(100 + width, shape.width)
+    x = columns(100 + width, shape.width)
     for position in range(0, 100, 10):
         room.run(x[position : position + 10], position)
-    before = state.memory.clone(), state.window.clone()
+    before = room.memory.clone(), room.window.clone()
     together = room.run(x[100:], 100, keeps=True)
-    after = state.memory.clone(), state.window.clone()
-    state.memory.copy_(before[0])
-    state.window.copy_(before[1])
+    after = room.memory.clone(), room.window.clone()
+    room.memory.copy_(before[0])
+    room.window.copy_(before[1])
     for column in range(width):
         alone = room.run(x[100 + column : 101 + column], 100 + column)
         assert torch.equal(alone[0], together[column])
         if column < width - 1:
-            assert torch.equal(state.memory, state.memory_kept[column])
-            assert torch.equal(state.window, state.window_kept[column])
-    assert torch.equal(state.memory, after[0])
-    assert torch.equal(state.window, after[1])
+            assert torch.equal(room.memory, room.memories[1 + column])
+            assert torch.equal(room.window, room.windows[1 + column])
+    assert torch.equal(room.memory, after[0])
+    assert torch.equal(room.window, after[1])
 
 
 def test_a_wide_prefill_is_near_the_narrow_one():
@@ -78,31 +78,26 @@ def test_a_wide_prefill_is_near_the_narrow_one():
 
 
 def test_a_graph_repeats_with_other_data():
-    from poolhouse_node.engine.graphs import FrameGraph, Readback
+    from poolhouse_node.engine.graphs import FrameGraphs
     from tests.support.kernels import FusedRoom, twin_blocks
 
     blocks = twin_blocks(WIDE, 256)[0]
     plain, graphed = FusedRoom(WIDE, blocks, 256), FusedRoom(WIDE, blocks, 256)
     x = columns(6, WIDE.width)
     buffer = x[:1].clone()
+    graphs = FrameGraphs(buffer.device)
 
     def step():
         hidden = buffer.clone()
         for part in graphed.blocks.run(hidden, graphed.state):
             hidden = hidden + part
-        graphed.state.position.add_(1)
         return hidden
 
-    def restore():
-        for tensor in (graphed.state.memory, graphed.state.window, graphed.state.position):
-            tensor.zero_()
-
-    graph = FrameGraph(step, restore=restore)
-    readback = Readback(graph.result)
     for position in range(6):
         buffer.copy_(x[position : position + 1])
-        (result,) = readback.fetch(graph.replay())
-        assert torch.equal(result, plain.run(x[position : position + 1], position).cpu())
+        graphed.state.position.fill_(position)
+        result = graphs.run("one column", step)
+        assert torch.equal(result, plain.run(x[position : position + 1], position))
 
 
 @pytest.mark.parametrize("quant", ["q4_0", "q4_1", "q8_0", "bf16"])

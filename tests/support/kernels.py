@@ -30,6 +30,7 @@ if DEVICE.type == "cpu":
 
 from poolhouse_node.engine.kernels.activations import Levels, fill, levels_for  # noqa: E402
 from poolhouse_node.engine.kernels.attention import AngleTable  # noqa: E402
+from poolhouse_node.engine.kernels.delta import SLOTS, Slots  # noqa: E402
 from poolhouse_node.engine.kernels.fused import DeviceState, FusedBlocks  # noqa: E402
 from poolhouse_node.engine.kernels.packing import unpack  # noqa: E402
 
@@ -129,20 +130,30 @@ class FusedRoom:
         state = config_of(shape).state_shape((0, shape.layers), positions)
         attention, recurrent = state.attention, state.recurrent
         count = -(-positions // 16)
-        rows = (attention.layers, count + 1, 16, attention.kv_heads, attention.head_size)
+        rows = (count + 1, 16, attention.kv_heads, attention.head_size)
         memory = (recurrent.layers, recurrent.heads, recurrent.key_size, recurrent.value_size)
         window = (recurrent.layers, recurrent.taps - 1, recurrent.channels)
         table = 1 + torch.randperm(count, generator=torch.Generator().manual_seed(7))
+        self.memories = torch.zeros(SLOTS, *memory, device=DEVICE)
+        self.windows = torch.zeros(SLOTS, *window, device=DEVICE)
         self.state = DeviceState(
-            memory=torch.zeros(memory, device=DEVICE),
-            window=torch.zeros(window, device=DEVICE),
-            keys=torch.zeros(rows, dtype=torch.float16, device=DEVICE),
-            values=torch.zeros(rows, dtype=torch.float16, device=DEVICE),
+            pages=[
+                tuple(torch.zeros(rows, dtype=torch.float16, device=DEVICE) for _ in range(2))
+                for _ in range(attention.layers)
+            ],
             table=table.to(DEVICE, torch.int32),
             position=torch.zeros(1, dtype=torch.int32, device=DEVICE),
-            memory_kept=torch.zeros(15, *memory, device=DEVICE),
-            window_kept=torch.zeros(15, *window, device=DEVICE),
+            slots=Slots(addresses_of(self.memories), addresses_of(self.windows)),
         )
+
+    @property
+    def memory(self) -> Tensor:
+        """Of every recurrent layer, live."""
+        return self.memories[0]
+
+    @property
+    def window(self) -> Tensor:
+        return self.windows[0]
 
     def run(self, x: Tensor, position: int, *, keeps: bool = False) -> Tensor:
         """Columns through all layers, what was still to be added included."""
@@ -152,6 +163,11 @@ class FusedRoom:
         for part in delta:
             x = x + part
         return x
+
+
+def addresses_of(slots: Tensor) -> Tensor:
+    """Where each of ``slots`` [n, ...] begins, on the device."""
+    return torch.tensor([slot.data_ptr() for slot in slots], device=DEVICE)
 
 
 def relative_error(got: Tensor, wanted: Tensor) -> float:

@@ -65,7 +65,7 @@ def _python() -> Finding:
 def _machine() -> Finding:
     words = (
         f"{usable_cores()} cores, {memory_gb():.1f} GB of memory; "
-        f"would lend {default_pledge_gb()} GB unless told otherwise"
+        f"would lend {default_pledge_gb(device='auto')} GB unless told otherwise"
     )
     return Finding("machine", "ok", words)
 

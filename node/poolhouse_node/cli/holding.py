@@ -70,7 +70,7 @@ def _stays(
     """One for each room, and what they share."""
     loader = options.loader(measured)
     loader.warm_up()
-    pledge = SharedPledge(options.pledge_gb or default_pledge_gb())
+    pledge = SharedPledge(options.pledge_gb or default_pledge_gb(device=options.device))
     turns, shelf = Turns(ComputeThread()), Shelf()
     has_several = len(invites) > 1
     return [

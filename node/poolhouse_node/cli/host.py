@@ -119,7 +119,7 @@ async def _host_measured(
         model=open_model(file, options.context_size, loader),
         loader=loader,
         name=device_name(options.name),
-        pledge_gb=options.pledge_gb or default_pledge_gb(),
+        pledge_gb=options.pledge_gb or default_pledge_gb(device=options.device),
         measured=measured,
     )
     async with hosted as room:

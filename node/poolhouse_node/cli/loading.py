@@ -6,7 +6,6 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from poolhouse_node.cli.machine import has_compiler, has_nvidia
@@ -18,7 +17,7 @@ from poolhouse_node.shard import ShardError
 from poolhouse_node.weights.catalogue import CATALOGUE
 from poolhouse_node.weights.errors import WeightsError
 from poolhouse_node.weights.facts import read_facts
-from poolhouse_node.weights.held import file_bytes, held_bytes
+from poolhouse_node.weights.held import Held
 from poolhouse_node.weights.opening import open_weights
 from poolhouse_node.weights.watch import PullWatch
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from poolhouse_node.shard import Shard
     from poolhouse_node.weights.facts import ModelFacts
     from poolhouse_node.weights.gguf import GgufFile
-    from poolhouse_node.weights.gguf_header import TensorInfo
     from poolhouse_node.weights.source import ModelFile, ModelStore
 
 __all__ = ["EngineLoader", "Shelf", "describe_engine", "describe_shard", "open_model"]
@@ -49,7 +47,7 @@ def open_model(file: ModelFile, context_asked: int | None, loader: EngineLoader)
     """
     row = CATALOGUE.get(file.key)
     with open_weights(file.path) as gguf:
-        facts = read_facts(gguf, loader.holds())
+        facts = read_facts(gguf, loader.held())
         tokenizer = _tokenizer(file.path, gguf, facts)
     if row is not None:
         context_size = row.context.asked(context_asked)
@@ -117,18 +115,20 @@ class EngineLoader:
         """
         return replace(self, budget=budget, shelf=shelf, _thread=_loader_thread())
 
-    def holds(self) -> Callable[[TensorInfo], int]:
-        """How many bytes of memory a tensor will take. Known before torch is imported.
+    def held(self) -> Held:
+        """How this device will hold a model. Known before torch is imported.
 
         ``auto`` is taken for packed where products with packed weights can be compiled; that they
         are faster is measured only when layers come.
         """
+        if self.precision == "exact":
+            return Held("float32")
         if self.device.startswith("cuda") or (self.device == "auto" and has_nvidia()):
-            return file_bytes
-        is_packed = self.precision == "packed"
-        if self.precision == "auto" and self.device in {"auto", "cpu"}:
-            is_packed = has_compiler()
-        return partial(held_bytes, is_packed=is_packed)
+            return Held("gpu-packed")
+        is_packed = self.precision == "packed" or (
+            self.device in {"auto", "cpu"} and has_compiler()
+        )
+        return Held("cpu-packed" if is_packed else "float32")
 
     def warm_up(self) -> None:
         """Import torch in the loader thread now, and compile what ``auto`` measures.

@@ -8,6 +8,7 @@ import socket
 from importlib.util import find_spec
 from pathlib import Path
 
+from poolhouse_node.cli.gpus import find_gpus, gpu_of
 from poolhouse_node.room.names import fit_name
 from poolhouse_node.room.pledge import COMPUTER
 
@@ -28,6 +29,9 @@ _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 PLEDGE_SHARE = 0.5
 """Of the machine's memory, when nobody says a pledge."""
+GPU_PLEDGE_SHARE = 0.9
+GPU_WORK_GB = 1.5
+"""For each process on a GPU: the driver's context, graphs, a prompt between two products."""
 LARGEST_BINDING_MB = 1 << 20
 """torch binds no buffers: no limit of this kind holds a room's context down."""
 
@@ -37,9 +41,17 @@ def memory_gb() -> float:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
 
 
-def default_pledge_gb(devices_here: int = 1) -> float:
-    """Half of the memory, shared by the devices on this machine, to one decimal."""
-    share = memory_gb() * PLEDGE_SHARE / devices_here
+def default_pledge_gb(devices_here: int = 1, device: str = "cpu") -> float:
+    """What a device that computes on ``device`` lends unless told otherwise, to one decimal.
+
+    Half of the machine's memory, or most of its GPU's, shared by the ``devices_here``.
+    """
+    gpu = gpu_of(device)
+    if gpu is None:
+        share = memory_gb() * PLEDGE_SHARE / devices_here
+    else:
+        on_one = -(-devices_here // max(1, len(find_gpus())))
+        share = gpu.memory_bytes / 2**30 * GPU_PLEDGE_SHARE / on_one - GPU_WORK_GB
     return round(min(max(share, COMPUTER.min_gb), COMPUTER.max_gb), 1)
 
 
@@ -93,13 +105,14 @@ def device_name(said: str | None) -> str:
     return fit_name(said) if said else default_name()
 
 
-def device_meta(*, pledge_gb: float | None) -> dict[str, object]:
+def device_meta(*, pledge_gb: float | None, device: str = "cpu") -> dict[str, object]:
     """What this device says about itself (joining, section 2). No pledge: ask only."""
+    gpu = gpu_of(device)
     meta: dict[str, object] = {
         "ua": "Mac" if platform.system() == "Darwin" else "Device",
         "webgpu": pledge_gb is not None,
         "native": "poolhouse",
-        "gpu": f"{platform.machine()} CPU",
+        "gpu": gpu.name if gpu else f"{platform.machine()} CPU",
         "gbps": 0,
         "maxBindMB": LARGEST_BINDING_MB,
     }

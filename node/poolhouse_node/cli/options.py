@@ -152,7 +152,7 @@ Pledge = Annotated[
         metavar="GB",
         min=0.001,
         max=4096,
-        help="Memory this device lends. Default: half of the machine's.",
+        help="Memory this device lends. Default: half of the machine's, or most of its GPU's.",
         envvar="POOLHOUSE_PLEDGE",
     ),
 ]
@@ -163,7 +163,8 @@ DeviceName = Annotated[
     str,
     typer.Option(
         "--device",
-        help="Where to compute: auto, cpu, cuda, cuda:1, mps.",
+        help="Where to compute: auto, cpu, cuda, cuda:1, mps. With auto or cuda `up` gives each "
+        "device a GPU of its own, in turns.",
         envvar="POOLHOUSE_DEVICE",
     ),
 ]
@@ -171,9 +172,9 @@ PrecisionName = Annotated[
     Literal["exact", "packed", "auto"],
     typer.Option(
         "--precision",
-        help="On a CPU: `exact` keeps weights in float32; `packed` keeps them about as small as "
-        "the file does and is faster, and answers part only where two tokens are as likely to "
-        "four decimals; `auto` measures which is faster.",
+        help="`exact` keeps weights in float32; `packed` keeps them about as small as the file "
+        "does and is faster, and answers part only where two tokens are as likely to four "
+        "decimals; `auto` is `packed` on CUDA, and on a CPU measures which is faster.",
         envvar="POOLHOUSE_PRECISION",
     ),
 ]

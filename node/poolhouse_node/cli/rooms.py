@@ -143,7 +143,7 @@ def make_host(
     chance = random.Random(seed)  # noqa: S311 - draws tokens, not secrets
     return Host(
         network,
-        Identity(name, device_meta(pledge_gb=pledge_gb)),
+        Identity(name, device_meta(pledge_gb=pledge_gb, device=loader.device)),
         notify,
         model=model,
         loader=loader,
@@ -177,7 +177,7 @@ async def make_joined(
     network = await place.open()
     return JoinedDevice(
         network,
-        Identity(name, device_meta(pledge_gb=pledge_gb)),
+        Identity(name, device_meta(pledge_gb=pledge_gb, device=loader.device)),
         notify,
         host_id=host_peer_id(code),
         loader=loader,

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from poolhouse_node.cli.children import Child, Children
 from poolhouse_node.cli.failures import CommandFailed
+from poolhouse_node.cli.gpus import spread
 from poolhouse_node.cli.hosting import (
     Question,
     answer_once,
@@ -102,13 +103,14 @@ async def _bring_up_measured(
 ) -> int:
     store, file = await pull_with_progress(options.host.model, view, measured.found)
     threads = options.host.threads or fair_threads(free_cores(), options.devices)
-    loader = EngineLoader(store, options.host.device, threads, file, options.host.precision)
+    devices = spread(options.host.device, options.devices)
+    loader = EngineLoader(store, devices[0], threads, file, options.host.precision)
     loader.warm_up()
     async with Children() as children:
         control = await children.start("control", control_arguments())
         model = open_model(file, options.host.context_size, loader)
         signal_url = json.loads(await control.first_line(CONTROL_START_S))["signal_url"]
-        pledge_gb = options.host.pledge_gb or default_pledge_gb(options.devices)
+        pledge_gb = options.host.pledge_gb or default_pledge_gb(options.devices, devices[0])
         hosted = hosted_room(
             options.host,
             former,
@@ -125,7 +127,7 @@ async def _bring_up_measured(
         async with hosted as room:
             try:
                 arguments = _join_arguments(options, signal_url, pledge_gb, threads)
-                await _start_workers(children, options, arguments, room.invite())
+                await _start_workers(children, options, devices[1:], arguments, room.invite())
                 running = asyncio.ensure_future(_run_room(room, options, question, view))
                 keeping = _keep_children(children, view, signal_url)
                 return await _unless_a_child_ends(children, room.host, running, keeping)
@@ -134,11 +136,16 @@ async def _bring_up_measured(
 
 
 async def _start_workers(
-    children: Children, options: UpOptions, arguments: list[str], invite: str
+    children: Children,
+    options: UpOptions,
+    devices: list[str],
+    arguments: list[str],
+    invite: str,
 ) -> None:
-    for number in range(1, options.devices):
+    """One for each of ``devices``, which say where it computes."""
+    for number, device in enumerate(devices, 1):
         name = f"worker-{number}"
-        its_own = ["--name", name, *options.host.metrics.arguments(number)]
+        its_own = ["--name", name, "--device", device, *options.host.metrics.arguments(number)]
         await children.start(name, [*arguments, *its_own], {ROOM: invite})
 
 
@@ -148,7 +155,8 @@ async def _run_room(
     host = room.host
     await host.until_devices(options.devices - 1)
     await host.start()
-    engine = describe_engine(options.host.device, options.host.precision)
+    device = spread(options.host.device, options.devices)[0]
+    engine = describe_engine(device, options.host.precision)
     say_what_runs(host, view, engine)
     if question is not None:
         return await answer_once(host, question, as_json=options.as_json, engine=engine)
@@ -216,8 +224,6 @@ def _join_arguments(
         str(pledge_gb),
         "--threads",
         str(threads),
-        "--device",
-        options.host.device,
         "--precision",
         options.host.precision,
     ]

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
+from typing import TYPE_CHECKING
+
 import torch
 
 from poolhouse_node.shard import ShardError
 
-__all__ = ["pick_device", "set_threads"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["has_kernels", "on_device", "pick_device", "set_threads"]
 
 
 def pick_device(name: str) -> torch.device:
-    """``auto`` is CUDA when there is one, else Apple's MPS, else the CPU.
+    """``auto`` is CUDA (or ROCm, which torch calls so too), else Apple's MPS, else the CPU.
 
     Raises :class:`ShardError` for a name torch does not know or a device that is not there.
     """
@@ -19,11 +26,25 @@ def pick_device(name: str) -> torch.device:
             return torch.device("cuda", torch.cuda.current_device())
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
-        device = torch.device(name)
-        torch.empty(1, device=device)
+        device = torch.empty(1, device=name).device  # with its number, where there may be several
     except (RuntimeError, AssertionError) as error:  # torch asserts that it was built with CUDA
         raise ShardError(f"There is no compute device {name!r} here.") from error
     return device
+
+
+@contextlib.contextmanager
+def on_device(device: torch.device) -> Iterator[None]:
+    """Inside, what is launched without naming a device goes to ``device``, whatever its number."""
+    if device.type == "cuda" and device.index != torch.cuda.current_device():
+        with torch.cuda.device(device):
+            yield
+    else:
+        yield
+
+
+def has_kernels(device: torch.device) -> bool:
+    """Our kernels run there: a CUDA or ROCm device, and Triton is installed."""
+    return device.type == "cuda" and importlib.util.find_spec("triton") is not None
 
 
 def set_threads(threads: int) -> None:

@@ -11,35 +11,36 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from torch import Tensor
 
-__all__ = ["FrameGraph", "Readback"]
-
-_WARM_UPS = 2
-"""Runs before a capture: the first ones compile kernels and open libraries."""
+__all__ = ["FrameGraph", "FrameGraphs"]
 
 
 class FrameGraph:
-    """``step`` captured once. It must not depend on anything but the contents of buffers."""
+    """``step`` captured once. It must not depend on anything but the contents of buffers.
+
+    It must have run before, with the same shapes: the first runs compile kernels and open
+    libraries, which a capture does not allow.
+    """
 
     __slots__ = ("_graph", "result")
 
     def __init__(
-        self, step: Callable[[], Tensor], *, restore: Callable[[], object] = lambda: None
+        self,
+        step: Callable[[], Tensor],
+        memory: tuple[int, int] | None = None,
+        stream: torch.cuda.Stream | None = None,
     ) -> None:
-        """``restore`` is called after the runs that warm up, which change the buffers."""
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(_WARM_UPS):
-                step()
-        torch.cuda.current_stream().wait_stream(side)
+        """``memory`` is shared by graphs that never run at the same time. ``stream`` is where they
+        are captured: by default torch's own one, which is on the first device that captured."""
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
+        # Other threads load models meanwhile: only what this one does may end the capture.
+        with torch.cuda.graph(
+            self._graph, pool=memory, stream=stream, capture_error_mode="thread_local"
+        ):
             self.result = step()
-        restore()
 
     def replay(self) -> Tensor:
         """Run it; the result is the same buffer every time. Does not wait."""
@@ -47,21 +48,28 @@ class FrameGraph:
         return self.result
 
 
-class Readback:
-    """Tensors to the host with pinned buffers: copies that are waited for together, once."""
+class FrameGraphs:
+    """Steps by key: each runs as it is the first time, and as a graph from then on.
 
-    __slots__ = ("_buffers", "_done")
+    On devices without graphs every run is as it is.
+    """
 
-    def __init__(self, *like: Tensor) -> None:
-        self._buffers = [
-            torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True) for tensor in like
-        ]
-        self._done = torch.cuda.Event()
+    def __init__(self, device: torch.device) -> None:
+        self._is_capturing = device.type == "cuda"
+        self._memory = torch.cuda.graph_pool_handle() if self._is_capturing else None
+        self._stream = torch.cuda.Stream(device) if self._is_capturing else None
+        self._graphs: dict[Hashable, FrameGraph | None] = {}
 
-    def fetch(self, *tensors: Tensor) -> list[Tensor]:
-        """The host's copies of ``tensors``, good until the next call. A synchronisation point."""
-        for buffer, tensor in zip(self._buffers, tensors, strict=True):
-            buffer.copy_(tensor, non_blocking=True)
-        self._done.record()
-        self._done.synchronize()
-        return self._buffers
+    def run(self, key: Hashable, step: Callable[[], Tensor]) -> Tensor:
+        """The result is good until the next run."""
+        if not self._is_capturing or key not in self._graphs:
+            self._graphs[key] = None
+            return step()
+        graph = self._graphs[key]
+        if graph is None:
+            graph = self._graphs[key] = FrameGraph(step, self._memory, self._stream)
+        return graph.replay()
+
+    def forget(self) -> None:
+        """Buffers have moved: capture anew."""
+        self._graphs = dict.fromkeys(self._graphs)

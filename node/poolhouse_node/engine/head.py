@@ -61,10 +61,14 @@ class Head:
         output_bytes = 0 if self.output is self.embedding else self.output.held_bytes
         return self.embedding.held_bytes + self.norm.nbytes + output_bytes
 
-    def embed(self, ids: Sequence[int]) -> Tensor:
-        """Rows of the table, [n, width]. Raises :class:`ShardError` for an id outside of it."""
+    def check(self, ids: Sequence[int]) -> None:
+        """Raises :class:`ShardError` for an id outside of the table."""
         if any(not 0 <= token < self.vocabulary_size for token in ids):
             raise ShardError(f"A token id is outside the vocabulary of {self.vocabulary_size}.")
+
+    def embed(self, ids: Sequence[int]) -> Tensor:
+        """Rows of the table, [n, width]. Raises as :meth:`check`."""
+        self.check(ids)
         return self.embedding.rows(torch.tensor(ids, dtype=torch.int64, device=self.norm.device))
 
     def logits(self, hidden: Tensor) -> Tensor:

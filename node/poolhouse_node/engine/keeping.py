@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from poolhouse_node.engine.layers.experts import ExpertBank, MatrixExperts
+from poolhouse_node.engine.layers.feed_forward import (
+    DenseFeedForward,
+    ExpertFeedForward,
+    SharedExpert,
+)
 from poolhouse_node.engine.layers.linear import DenseMatrix
 from poolhouse_node.engine.layers.packed import JoinedMatrix, PackedMatrix, can_pack
 from poolhouse_node.engine.quant import QUANTISED_TYPES
@@ -15,7 +20,9 @@ from poolhouse_node.engine.raw_matrix import HALF_TYPES, stacked_values
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from poolhouse_node.engine.expert_weights import ExpertWeights, SharedWeights
     from poolhouse_node.engine.layers.experts import Experts
+    from poolhouse_node.engine.layers.feed_forward import FeedForward
     from poolhouse_node.engine.layers.linear import Matrix, Table
     from poolhouse_node.engine.raw_matrix import RawMatrix
 
@@ -33,8 +40,8 @@ class Keeper(Protocol):
         """An embedding or a head."""
         ...
 
-    def experts(self, gate: RawMatrix, up: RawMatrix, down: RawMatrix, count: int) -> Experts:
-        """``count`` networks, stacked along the rows of each matrix."""
+    def expert_feed_forward(self, weights: ExpertWeights) -> FeedForward:
+        """A mixture of experts with its router."""
         ...
 
 
@@ -50,11 +57,12 @@ class ExactKeeper:
     def table(self, raw: RawMatrix) -> Table:
         return DenseMatrix(raw.values().to(self._device))
 
-    def experts(self, gate: RawMatrix, up: RawMatrix, down: RawMatrix, count: int) -> Experts:
+    def expert_feed_forward(self, weights: ExpertWeights) -> FeedForward:
         stacks = (
-            raw.values().view(count, -1, raw.columns).to(self._device) for raw in (gate, up, down)
+            raw.values().view(weights.sizes.count, -1, raw.columns).to(self._device)
+            for raw in (weights.gate, weights.up, weights.down)
         )
-        return ExpertBank.of_matrices(*stacks)
+        return _expert_feed_forward(self, weights, ExpertBank.of_matrices(*stacks))
 
 
 class PackedKeeper:
@@ -68,16 +76,38 @@ class PackedKeeper:
     def table(self, raw: RawMatrix) -> Table:
         return _kept(raw)
 
-    def experts(self, gate: RawMatrix, up: RawMatrix, down: RawMatrix, count: int) -> Experts:
-        return MatrixExperts(
-            tuple(
-                (
-                    self.matrix([_one_of(gate, count, expert), _one_of(up, count, expert)]),
-                    self.matrix([_one_of(down, count, expert)]),
-                )
-                for expert in range(count)
+    def expert_feed_forward(self, weights: ExpertWeights) -> FeedForward:
+        count = weights.sizes.count
+
+        def one(raw: RawMatrix, expert: int) -> RawMatrix:
+            each = raw.rows // count
+            return raw.some_rows(slice(expert * each, (expert + 1) * each))
+
+        pairs = (
+            (
+                self.matrix([one(weights.gate, expert), one(weights.up, expert)]),
+                self.matrix([one(weights.down, expert)]),
             )
+            for expert in range(count)
         )
+        return _expert_feed_forward(self, weights, MatrixExperts(tuple(pairs)))
+
+
+def _expert_feed_forward(keeper: Keeper, weights: ExpertWeights, experts: Experts) -> FeedForward:
+    return ExpertFeedForward(
+        router=keeper.matrix([weights.router]),
+        experts=experts,
+        shared=_shared(keeper, weights.shared) if weights.shared else None,
+        used=weights.sizes.used,
+        normalised=weights.sizes.normalised,
+    )
+
+
+def _shared(keeper: Keeper, weights: SharedWeights) -> SharedExpert:
+    network = DenseFeedForward(
+        keeper.matrix([weights.gate, weights.up]), keeper.matrix([weights.down])
+    )
+    return SharedExpert(weights.share, network)
 
 
 def _kept(raw: RawMatrix) -> Table:
@@ -93,8 +123,3 @@ def _stacked(parts: Sequence[RawMatrix]) -> RawMatrix:
     if not others:
         return first
     return first.reordered(lambda data: torch.cat([data, *(part.data for part in others)]))
-
-
-def _one_of(raw: RawMatrix, count: int, expert: int) -> RawMatrix:
-    each = raw.rows // count
-    return raw.some_rows(slice(expert * each, (expert + 1) * each))

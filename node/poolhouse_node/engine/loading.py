@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from poolhouse_node.engine.devices import pick_device
+from poolhouse_node.engine.devices import on_device, pick_device
 from poolhouse_node.engine.head import Head
-from poolhouse_node.engine.memory import MemoryNeed, available_bytes, weight_bytes
+from poolhouse_node.engine.memory import MemoryNeed, available_bytes, held_as, weight_bytes
 from poolhouse_node.engine.model_part import ModelPart
 from poolhouse_node.engine.models import find_architecture
 from poolhouse_node.engine.paged.pages import PAGE_ROWS
@@ -21,7 +21,7 @@ from poolhouse_node.weights.errors import ModelFileError
 from poolhouse_node.weights.opening import open_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterator, Sequence
     from pathlib import Path
 
     import torch
@@ -49,6 +49,8 @@ class PartSpec:
     """With the embedding and the head."""
     device: torch.device
     precision: Precision = "exact"
+    may_be_exact: bool = False
+    """Exact will do as well, where a model's sizes do not suit kernels."""
 
 
 class Budget(Protocol):
@@ -139,15 +141,15 @@ class PartShelf:
         with open_weights(spec.path) as file:
             architecture = find_architecture(file)
             config = architecture.read_config(file)
+            suited = _suited(spec, config)
             names = _tensor_names(file, architecture, config, spec)
-            shape = config.state_shape(spec.layers, spec.context_size)
-            need = MemoryNeed(weight_bytes(file, names, spec.precision), shape, self._page_rows)
+            need = _need(file, config, names, suited, self._page_rows)
             saved_states = self._saved_states(need, saved_states, spec.device, budget)
-            keeper = keeper_of(spec.precision, spec.device)
+            keeper = keeper_of(suited.precision, spec.device)
             loader = TensorLoader(file, names, spec.device, watch, keeper)
-            with _taken(budget, spec, need, saved_states) as give_back:
+            with _taken(budget, spec, need, saved_states) as give_back, on_device(spec.device):
                 part = _read_part(
-                    file, architecture, config, loader, spec=spec, page_rows=self._page_rows
+                    file, architecture, config, loader, spec=suited, page_rows=self._page_rows
                 )
                 part.weight_bytes = need.weights
                 shard = TorchShard(part, saved_states=saved_states, when_closed=give_back)
@@ -206,12 +208,43 @@ def load_shard(
     try:
         chosen = pick_device(device)
         spec = PartSpec(
-            path, layers, context_size, host, chosen, choose_precision(precision, chosen)
+            path,
+            layers,
+            context_size,
+            host,
+            chosen,
+            choose_precision(precision, chosen),
+            precision == "auto",
         )
         shelf = shelf or PartShelf()
         return shelf.open(spec, LoadWatch(progress, cancelled), saved_states, budget)
     except ModelFileError as error:
         raise ShardError(str(error)) from error
+
+
+def _on_kernels(spec: PartSpec) -> bool:
+    return spec.precision == "packed" and spec.device.type == "cuda"
+
+
+def _suited(spec: PartSpec, config: Config) -> PartSpec:
+    """``spec`` with a precision in which this model can be computed."""
+    if not _on_kernels(spec) or config.kernel_sizes.fit:
+        return spec
+    if not spec.may_be_exact:
+        raise ShardError(
+            "The sizes of this model do not suit packed weights on a GPU: use --precision exact."
+        )
+    return replace(spec, precision="exact")
+
+
+def _need(
+    file: GgufFile, config: Config, names: Sequence[str], spec: PartSpec, page_rows: int
+) -> MemoryNeed:
+    shape = config.state_shape(spec.layers, spec.context_size)
+    weights = weight_bytes(file, names, held_as(spec.precision, spec.device))
+    if not _on_kernels(spec):
+        return MemoryNeed(weights, shape, page_rows)
+    return MemoryNeed(weights, shape.in_halves(), page_rows, config.kernel_sizes.workspace_bytes)
 
 
 def _tensor_names(
@@ -246,5 +279,6 @@ def _read_part(
         device=spec.device,
         model=model,
         head=head,
+        on_kernels=_on_kernels(spec),
         page_rows=page_rows,
     )

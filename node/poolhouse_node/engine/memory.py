@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from poolhouse_node.engine.precision import Precision
     from poolhouse_node.engine.state import StateShape
     from poolhouse_node.weights.gguf import GgufFile
+    from poolhouse_node.weights.held import HeldAs
 
-__all__ = ["MemoryNeed", "available_bytes", "free_here", "weight_bytes"]
+__all__ = ["MemoryNeed", "available_bytes", "free_here", "held_as", "weight_bytes"]
 
 _PROC = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -34,6 +35,8 @@ class MemoryNeed:
     weights: int
     shape: StateShape
     page_rows: int = PAGE_ROWS
+    workspace: int = 0
+    """To compute with, whoever computes."""
 
     def saved_states(self, wanted: int, available: int | None, of: str = "are free") -> int:
         """For how many saved conversations, at most ``wanted``, there is memory besides.
@@ -44,7 +47,7 @@ class MemoryNeed:
         state = self.state_bytes(0)
         if available is None:
             return wanted
-        left = available - self.weights - state
+        left = available - self.weights - self.workspace - state
         if left < 0:
             raise OutOfMemory(self._too_little(state, available, of))
         each = self.state_bytes(1) - state
@@ -56,17 +59,25 @@ class MemoryNeed:
         return share_bytes(self.shape, share, self.page_rows)
 
     def _too_little(self, state: int, available: int, of: str) -> str:
+        work = f"{self.workspace / _GB:.2f} to compute with, " if self.workspace else ""
         return (
-            f"These layers need {(self.weights + state) / _GB:.2f} GB of memory "
-            f"({self.weights / _GB:.2f} for weights, {state / _GB:.2f} for a conversation of "
+            f"These layers need {(self.weights + self.workspace + state) / _GB:.2f} GB of memory "
+            f"({self.weights / _GB:.2f} for weights, {work}{state / _GB:.2f} for a conversation of "
             f"{self.shape.context_size} tokens); {available / _GB:.2f} GB {of}."
         )
 
 
-def weight_bytes(file: GgufFile, names: Iterable[str], precision: Precision = "exact") -> int:
+def held_as(precision: Precision, device: torch.device) -> HeldAs:
+    """How weights are held there."""
+    if precision == "exact":
+        return "float32"
+    return "cpu-packed" if device.type == "cpu" else "gpu-packed"
+
+
+def weight_bytes(file: GgufFile, names: Iterable[str], kept: HeldAs = "float32") -> int:
     """Memory of tensors as they are held; missing ones count nothing."""
     found = [file.tensors[name] for name in names if name in file.tensors]
-    return sum(held_bytes(info, is_packed=precision == "packed") for info in found)
+    return sum(held_bytes(info, kept) for info in found)
 
 
 def available_bytes(device: torch.device) -> int | None:

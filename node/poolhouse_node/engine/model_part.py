@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from poolhouse_node.engine.computing import TorchCompute
+from poolhouse_node.engine.devices import on_device
 from poolhouse_node.engine.paged.pages import PAGE_ROWS
 from poolhouse_node.engine.paged.pool import StatePool
 from poolhouse_node.engine.paged.sequence import RoomState
@@ -16,6 +18,7 @@ from poolhouse_node.shard import Holding, ShardError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from poolhouse_node.engine.computing import Compute
     from poolhouse_node.engine.head import Head
     from poolhouse_node.engine.models import Model
     from poolhouse_node.engine.state import StateShape
@@ -39,22 +42,44 @@ class ModelPart:
     head: Head | None = None
     weight_bytes: int = 0
     """As they were counted before loading."""
+    on_kernels: bool = False
+    """Model and head are made of what our kernels multiply."""
     when_freed: Callable[[], None] = lambda: None
     page_rows: int = PAGE_ROWS
     turn: threading.RLock = field(default_factory=threading.RLock)
     """Held by whoever computes or changes a state."""
     pool: StatePool | None = field(init=False)
+    compute: Compute | None = field(init=False)
     _rooms: int = 0
 
     def __post_init__(self) -> None:
         self.pool = StatePool(self.state_shape, self.device, page_rows=self.page_rows)
+        self.compute = self._make_compute(self.pool)
+
+    def _make_compute(self, pool: StatePool) -> Compute:
+        if not self.on_kernels:
+            return TorchCompute(self._open_model(), self.head, self.device)
+        from poolhouse_node.engine.kernels.compute import KernelCompute
+
+        return KernelCompute(
+            self._open_model().blocks,
+            self.head,
+            pool,
+            width=self.width,
+            context_size=self.context_size,
+            device=self.device,
+        )
 
     @property
     def state_shape(self) -> StateShape:
         """What each room needs."""
+        shape = self._open_model().state_shape(self.context_size)
+        return shape.in_halves() if self.on_kernels else shape
+
+    def _open_model(self) -> Model:
         if self.model is None:
             raise ShardError("This model part was closed.")
-        return self.model.state_shape(self.context_size)
+        return self.model
 
     @property
     def is_closed(self) -> bool:
@@ -75,7 +100,7 @@ class ModelPart:
 
     def open_room(self, saved_states: int) -> RoomState:
         """Take a share of the pool for one more room. :meth:`close_room` gives it back."""
-        with self.turn, torch.inference_mode():
+        with self.turn, on_device(self.device), torch.inference_mode():
             if self.pool is None:
                 raise ShardError("This model part was closed.")
             state = RoomState(self.pool, self.state_shape, saved_states)
@@ -89,5 +114,5 @@ class ModelPart:
             self._rooms -= 1
             if self._rooms:
                 return
-            self.model = self.head = self.pool = None
+            self.model = self.head = self.pool = self.compute = None
         self.when_freed()

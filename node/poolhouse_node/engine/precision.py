@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import torch
 
 from poolhouse_node.engine.compiled.compiling import can_compile
+from poolhouse_node.engine.devices import has_kernels
 from poolhouse_node.engine.keeping import ExactKeeper, PackedKeeper
 from poolhouse_node.engine.layers.linear import DenseMatrix
 from poolhouse_node.engine.layers.packed import PackedMatrix
@@ -34,13 +35,15 @@ _TURNS = 3
 def choose_precision(asked: str, device: torch.device) -> Precision:
     """What a process computes with on ``device``.
 
-    ``auto`` is packed where packed products were measured to be faster. Packed weights are for
-    CPUs; elsewhere, and where numba is not installed, ``packed`` raises :class:`ShardError`.
+    ``auto`` is packed on CUDA with Triton, and on a CPU where packed products were measured to be
+    faster. Elsewhere, and where numba is not installed, ``packed`` raises :class:`ShardError`.
     """
     if asked not in get_args(Asked):
         raise ShardError(f"{asked!r} is no precision: exact, packed or auto.")
     if asked == "exact":
         return "exact"
+    if has_kernels(device):
+        return "packed"
     can_pack = device.type == "cpu" and can_compile()
     if asked == "packed" and not can_pack:
         raise ShardError("This device cannot compute with packed weights: use --precision exact.")
@@ -51,7 +54,13 @@ def choose_precision(asked: str, device: torch.device) -> Precision:
 
 def keeper_of(precision: Precision, device: torch.device) -> Keeper:
     """Keeps weights in that way."""
-    return PackedKeeper() if precision == "packed" else ExactKeeper(device)
+    if precision == "exact":
+        return ExactKeeper(device)
+    if device.type == "cpu":
+        return PackedKeeper()
+    from poolhouse_node.engine.kernels.keeper import KernelKeeper
+
+    return KernelKeeper(device)
 
 
 @functools.cache

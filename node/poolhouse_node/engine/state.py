@@ -8,7 +8,7 @@ business.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ class AttentionShape:
     layers: int
     kv_heads: int
     head_size: int
+    value_bytes: int = 4
+    """Of a key's or value's number: 4 for float32, 2 for half floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,12 @@ class StateShape:
     context_size: int
     attention: AttentionShape | None = None
     recurrent: RecurrentShape | None = None
+
+    def in_halves(self) -> StateShape:
+        """With keys and values as half floats, which is what kernels read."""
+        if self.attention is None:
+            return self
+        return replace(self, attention=replace(self.attention, value_bytes=2))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,26 +7,20 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from poolhouse_node.engine import halves
-from poolhouse_node.engine.paged.passes import PagedPass
-from poolhouse_node.engine.sampling import top_logits
-from poolhouse_node.shard import Holding, OutOfMemory, Packed, ShardError
+from poolhouse_node.engine.devices import on_device
+from poolhouse_node.shard import Holding, OutOfMemory, ShardError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from torch import Tensor
 
-    from poolhouse_node.engine.head import Head
+    from poolhouse_node.engine.computing import Compute
     from poolhouse_node.engine.model_part import ModelPart
-    from poolhouse_node.engine.models import Model
     from poolhouse_node.engine.paged.sequence import RoomState
-    from poolhouse_node.shard import TopLogits
+    from poolhouse_node.shard import Packed, TopLogits
 
 __all__ = ["TorchShard"]
-
-_PASS_COLUMNS = 256
-"""Columns computed at once: bounds the scratch memory of a long frame."""
 
 
 class TorchShard:
@@ -58,6 +52,10 @@ class TorchShard:
         return self._part.head is not None
 
     @property
+    def prompt_columns(self) -> int:
+        return self._compute().columns_at_once
+
+    @property
     def position(self) -> int:
         """Columns in the state: the next position to write."""
         return self._room().length
@@ -73,40 +71,35 @@ class TorchShard:
 
     def embed(self, ids: Sequence[int]) -> Tensor:
         with self._computing():
-            return self._host().embed(ids)
+            return self._compute().embed(ids)
 
     def run(self, hidden: Tensor, position: int, *, snapshots: bool = False) -> Tensor:
-        state, model = self._room(), self._model()
-        n = len(hidden)
-        with self._computing(), state.frame(position, n, snapshots=snapshots):
-            results = []
-            for start in range(0, n, _PASS_COLUMNS):
-                columns = hidden[start : start + _PASS_COLUMNS]
-                this_pass = PagedPass(
-                    state, position + start, len(columns), keeps_snapshots=snapshots
-                )
-                results.append(model.run(columns, this_pass))
+        state, compute = self._room(), self._compute()
+        with self._computing(), state.frame(position, len(hidden), snapshots=snapshots):
+            results, done = [], position
+            for columns in hidden.split(compute.columns_at_once):
+                results.append(compute.run(state, columns, done, snapshots=snapshots))
+                done += len(columns)
             return torch.cat(results) if len(results) > 1 else results[0]
 
     def head(self, hidden: Tensor, k: int) -> TopLogits:
         with self._computing():
-            return top_logits(self._host().logits(hidden), k)
+            return self._compute().top(hidden, k)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """All logits of ``n`` columns, [n, vocabulary]. Host only."""
         with self._computing():
-            return self._host().logits(hidden)
+            return self._compute().logits(hidden)
 
     def pack(self, hidden: Tensor) -> Packed:
         with self._computing():
-            data = halves.halves_to_bytes(halves.to_halves(hidden))
-            return Packed(data, halves.largest_magnitude(hidden))
+            return self._compute().pack(hidden)
 
     def unpack(self, data: bytes, columns: int) -> Tensor:
         if columns < 1 or len(data) != 2 * columns * self.width:
             raise ShardError(f"{len(data)} bytes are not {columns} hidden states of {self.width}.")
         with self._computing():
-            return halves.from_halves(data, (columns, self.width), self.device)
+            return self._compute().unpack(data, columns)
 
     def reset(self) -> None:
         with self._computing():
@@ -143,22 +136,16 @@ class TorchShard:
             raise ShardError("This model part was closed.")
         return self._state
 
-    def _model(self) -> Model:
-        if self._state is None or self._part.model is None:
+    def _compute(self) -> Compute:
+        if self._state is None or self._part.compute is None:
             raise ShardError("This model part was closed.")
-        return self._part.model
-
-    def _host(self) -> Head:
-        self._room()
-        if self._part.head is None:
-            raise ShardError("This device holds no embedding and no head.")
-        return self._part.head
+        return self._part.compute
 
     @contextlib.contextmanager
     def _computing(self) -> Iterator[None]:
         """This room's turn. No gradients inside, and torch's own errors leave as ours."""
         try:
-            with self._part.turn, torch.inference_mode():
+            with self._part.turn, on_device(self.device), torch.inference_mode():
                 yield
         except torch.OutOfMemoryError as error:
             raise OutOfMemory(f"The engine ran out of memory on {self.device}.") from error

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Trunk"]
 
-SOLO_COLUMNS = 256
-"""Columns of one pass when the host holds every layer: a stop is honoured between passes."""
 _BYTES_PER_VALUE = 2
 RESET = Control(reset=True)
 
@@ -125,7 +123,8 @@ class Trunk:
         while self.position < len(ids):
             if stopped():
                 return None
-            part = ids[self.position : self.position + SOLO_COLUMNS]
+            # A stop is honoured between passes.
+            part = ids[self.position : self.position + self.shard.prompt_columns]
             top = await self._pass_solo(part, candidates)
             progress(self.position, len(ids))
         return top

@@ -6,19 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from poolhouse_node.weights.errors import ModelFileError
-from poolhouse_node.weights.held import file_bytes
+from poolhouse_node.weights.held import AS_IN_THE_FILE, Held
 from poolhouse_node.weights.sizes import DealSizes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from poolhouse_node.weights.gguf import GgufFile
-    from poolhouse_node.weights.gguf_header import TensorInfo
 
 __all__ = ["ModelFacts", "read_facts"]
 
 _EMBEDDING, _OUTPUT = "token_embd.weight", "output.weight"
-_BYTES_PER_VALUE = 4  # float32 keys and values
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +41,10 @@ class ModelFacts:
         return self.sizes.host_bytes
 
 
-def read_facts(file: GgufFile, holds: Callable[[TensorInfo], int] = file_bytes) -> ModelFacts:
+def read_facts(file: GgufFile, held: Held = AS_IN_THE_FILE) -> ModelFacts:
     """Facts of a model. Raises :class:`ModelFileError` when the header lacks one.
 
-    ``holds`` tells how many bytes a tensor takes in memory.
+    ``held`` tells how many bytes a tensor takes in memory.
     """
     architecture = file.architecture
     draft_blocks = file.integer(f"{architecture}.nextn_predict_layers", 0)
@@ -67,12 +63,12 @@ def read_facts(file: GgufFile, holds: Callable[[TensorInfo], int] = file_bytes) 
         vocabulary_size=embedding.shape[0],
         trained_context=file.integer(f"{architecture}.context_length", 0),
         sizes=DealSizes(
-            layer=_mean_layer_bytes(file, min(interval, layers), holds),
-            kv_position=2 * _kv_width(file, architecture) * _BYTES_PER_VALUE // interval,
+            layer=_mean_layer_bytes(file, min(interval, layers), held),
+            kv_position=2 * _kv_width(file, architecture) * held.key_value_bytes // interval,
             kv_position_q8=None,
-            embedding=holds(embedding),
-            output=holds(output) if output else 0,
-            draft_block=_layer_bytes(file, layers, holds) if draft_blocks else 0,
+            embedding=held.tensor_bytes(embedding),
+            output=held.tensor_bytes(output) if output else 0,
+            draft_block=_layer_bytes(file, layers, held) if draft_blocks else 0,
         ),
     )
 
@@ -83,14 +79,16 @@ def _attention_interval(file: GgufFile, architecture: str) -> int:
     return max(1, file.integer(f"{architecture}.full_attention_interval", 4)) if hybrid else 1
 
 
-def _mean_layer_bytes(file: GgufFile, layers: int, holds: Callable[[TensorInfo], int]) -> int:
+def _mean_layer_bytes(file: GgufFile, layers: int, held: Held) -> int:
     """Of the first ``layers``: those of a hybrid model take turns, so one is not like another."""
-    return sum(_layer_bytes(file, layer, holds) for layer in range(layers)) // layers
+    return sum(_layer_bytes(file, layer, held) for layer in range(layers)) // layers
 
 
-def _layer_bytes(file: GgufFile, layer: int, holds: Callable[[TensorInfo], int]) -> int:
+def _layer_bytes(file: GgufFile, layer: int, held: Held) -> int:
     prefix = f"blk.{layer}."
-    return sum(holds(info) for name, info in file.tensors.items() if name.startswith(prefix))
+    return sum(
+        held.tensor_bytes(info) for name, info in file.tensors.items() if name.startswith(prefix)
+    )
 
 
 def _kv_width(file: GgufFile, architecture: str) -> int:

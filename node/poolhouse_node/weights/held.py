@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from poolhouse_node.weights.ggml_types import GgmlType
 
 if TYPE_CHECKING:
     from poolhouse_node.weights.gguf_header import TensorInfo
 
-__all__ = ["file_bytes", "held_bytes"]
+__all__ = ["AS_IN_THE_FILE", "Held", "HeldAs", "held_bytes"]
+
+HeldAs = Literal["file", "float32", "cpu-packed", "gpu-packed"]
+"""As the file has it; all in float32; as compiled products, or our GPU kernels, multiply it."""
 
 _FLOAT32 = 4.0
 _PACKED = {
@@ -25,19 +29,48 @@ _PACKED = {
     GgmlType.Q5_K: 1 + 8 / 32,
     GgmlType.Q6_K: 1 + 4 / 16,
 }
+_ON_GPU = {
+    GgmlType.F16: 2.0,
+    GgmlType.BF16: 2.0,
+    GgmlType.Q4_0: 0.5 + 2 / 32,
+    GgmlType.Q4_1: 0.5 + 4 / 32,
+}
+_OTHERS_ON_GPU = 1 + 2 / 32
+"""Eight bits, and a half float for every 32 of them."""
+_FLOAT32_ON_GPU = (".ffn_gate_inp.weight", ".ssm_conv1d.weight")
+"""Routers and taps, which no packed product multiplies."""
 
 
-def file_bytes(info: TensorInfo) -> int:
-    """As many as in the file: for engines that keep it as it is."""
-    return info.size_bytes
+def held_bytes(info: TensorInfo, kept: HeldAs) -> int:
+    """Of one tensor in memory."""
+    if kept == "file":
+        return info.size_bytes
+    return math.ceil(math.prod(info.shape) * _each(info, kept))
 
 
-def held_bytes(info: TensorInfo, *, is_packed: bool) -> int:
-    """Of one tensor in memory: float32, or packed as a CPU multiplies it."""
-    return math.ceil(math.prod(info.shape) * _each(info, is_packed=is_packed))
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a device that holds tensors in one way needs for a model."""
+
+    kept: HeldAs
+
+    def tensor_bytes(self, info: TensorInfo) -> int:
+        """Of one tensor."""
+        return held_bytes(info, self.kept)
+
+    @property
+    def key_value_bytes(self) -> int:
+        """Of a number in a key or a value."""
+        return 2 if self.kept == "gpu-packed" else 4
 
 
-def _each(info: TensorInfo, *, is_packed: bool) -> float:
-    if not is_packed or len(info.shape) < 2:
+AS_IN_THE_FILE = Held("file")
+
+
+def _each(info: TensorInfo, kept: HeldAs) -> float:
+    if kept == "float32" or len(info.shape) < 2:
         return _FLOAT32
-    return _PACKED.get(info.type, _FLOAT32)
+    if kept == "cpu-packed":
+        return _PACKED.get(info.type, _FLOAT32)
+    is_matrix = not info.name.endswith(_FLOAT32_ON_GPU)
+    return _ON_GPU.get(info.type, _OTHERS_ON_GPU) if is_matrix else _FLOAT32

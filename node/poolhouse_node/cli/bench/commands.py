@@ -64,6 +64,14 @@ def bench_decode(
     prompt: Annotated[
         int, typer.Option(min=1, max=100_000, help="Prefilled columns of a shape.")
     ] = 1024,
+    room: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST,WORKER",
+            help="Of a shape: also as a room of two processes on these devices, over loopback "
+            "links (cuda:0,cuda:1), with where a token's time goes.",
+        ),
+    ] = None,
     profile: Annotated[
         bool, typer.Option("--profile", help="Show a token's time by kernel family (CUDA).")
     ] = False,
@@ -73,6 +81,13 @@ def bench_decode(
 
     With --shape: of one device with random weights of that shape, beside its memory's speed.
     """
+    if shape is not None and room is not None:
+        from poolhouse_node.cli.bench.shape_room import RoomBench, bench_room, parse_devices
+
+        of_room = RoomBench(
+            shape, parse_devices(room), quant, rtc, min(prompt, 256), tokens, repeats
+        )
+        run(bench_room(of_room, as_json=as_json))
     if shape is not None:
         from poolhouse_node.cli.bench.shape import ShapeBench, bench_shape
 

@@ -42,6 +42,15 @@ class ShapeBench:
 
 
 @dataclass(frozen=True, slots=True)
+class RoomFigures:
+    """By the calls that a room makes: embed, run, head, each token read back."""
+
+    tokens_per_s: float
+    prefill_tokens_per_s: float
+    state_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class ShapeFigures:
     """What came of it; medians of the repeats."""
 
@@ -64,6 +73,8 @@ class ShapeFigures:
     """Of all device memory taken, where the device says so."""
     frame_ms: dict[int, float]
     """Frames of several columns, layers only."""
+    in_a_room: RoomFigures | None
+    """The same weights as a room uses them; ``None`` where the other figures are of that."""
 
 
 def parse_layers(text: str) -> tuple[int, int]:
@@ -116,6 +127,7 @@ def _measure(bench: ShapeBench, device: torch.device) -> tuple[ShapeRun, ShapeFi
         decode_s = statistics.median(run.decode(bench.tokens) for _ in range(bench.repeats))
         token_bytes = run.token_bytes()
         frames = {n: run.frame_s(n) * 1e3 for n in _FRAMES}
+        in_a_room = _in_a_room(run, bench)
     token_s = decode_s / bench.tokens
     return run, ShapeFigures(
         shape=bench.shape,
@@ -133,7 +145,21 @@ def _measure(bench: ShapeBench, device: torch.device) -> tuple[ShapeRun, ShapeFi
         state_bytes=run.state_bytes,
         peak_bytes=torch.cuda.max_memory_allocated() if device.type == "cuda" else None,
         frame_ms=frames,
+        in_a_room=in_a_room,
     )
+
+
+def _in_a_room(run: ShapeRun, bench: ShapeBench) -> RoomFigures | None:
+    from poolhouse_node.cli.bench.shape_runs import KernelRun
+
+    if not isinstance(run, KernelRun):
+        return None
+    room = run.in_a_room()
+    room.prefill(bench.prompt)
+    prefill_s = statistics.median(room.prefill(bench.prompt) for _ in range(bench.repeats))
+    room.decode(2)
+    decode_s = statistics.median(room.decode(bench.tokens) for _ in range(bench.repeats))
+    return RoomFigures(bench.tokens / decode_s, bench.prompt / prefill_s, room.state_bytes)
 
 
 def _make_run(
@@ -141,13 +167,25 @@ def _make_run(
 ) -> tuple[ShapeRun, str]:
     """The run, and what its weights are."""
     from poolhouse_node.cli.bench.shape_runs import KernelRun, ShardRun
+    from poolhouse_node.cli.bench.shape_shards import make_shard
 
     shape = find_shape(bench.shape)
     context = bench.prompt + bench.tokens * (bench.repeats + 2) + 64
     if device.type == "cuda":
-        run = KernelRun(shape, layers, device, quant=bench.quant, seed=bench.seed, context=context)
-        return run, bench.quant
-    return ShardRun(shape, layers, device, seed=bench.seed, context=context), "f32"
+        kernels = KernelRun(
+            shape, layers, device, quant=bench.quant, seed=bench.seed, context=context
+        )
+        return kernels, bench.quant
+    shard = make_shard(
+        shape,
+        layers,
+        device,
+        quant=bench.quant,
+        seed=bench.seed,
+        context=context,
+        with_head=layers == (0, shape.layers),
+    )
+    return ShardRun(shape, shard, context), "f32"
 
 
 def _copy_bytes_per_s(device: torch.device) -> float:
@@ -188,6 +226,13 @@ def _print(figures: ShapeFigures) -> None:
     print(f"{figures.shape} {figures.weights}, layers {lo} to {hi}, {head}, {figures.device}")
     print(f"  decode       {figures.tokens_per_s:8.1f} tokens/s  {figures.token_ms:.3f} ms a token")
     print(f"  prefill      {figures.prefill_tokens_per_s:8.0f} tokens/s")
+    if figures.in_a_room is not None:
+        room = figures.in_a_room
+        share = room.tokens_per_s / figures.tokens_per_s
+        print(
+            f"  in a room    {room.tokens_per_s:8.1f} tokens/s ({share:.0%}), prefill "
+            f"{room.prefill_tokens_per_s:.0f} tokens/s"
+        )
     for columns, frame_ms in figures.frame_ms.items():
         print(f"  {columns:2} columns   {frame_ms:8.3f} ms a frame")
     print(

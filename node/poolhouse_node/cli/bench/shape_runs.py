@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
 import torch
 
 from poolhouse_node.cli.bench.shape_model import EPSILON, config_of, make_blocks
-from poolhouse_node.cli.bench.shape_weights import DenseWeights, KernelWeights
+from poolhouse_node.cli.bench.shape_shards import head_quant, shard_of
+from poolhouse_node.cli.bench.shape_weights import KernelWeights
+from poolhouse_node.engine.head import Head
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from poolhouse_node.engine.graphs import FrameGraph
     from poolhouse_node.engine.kernels.fused import DeviceState
     from poolhouse_node.engine.kernels.matrices import PackedMatrix
-    from poolhouse_node.engine.layers.linear import DenseMatrix
+    from poolhouse_node.engine.torch_shard import TorchShard
 
 __all__ = ["KernelRun", "ShapeRun", "ShardRun"]
 
@@ -57,62 +60,45 @@ class ShapeRun(Protocol):
 
 
 class ShardRun:
-    """Plain torch through the same shard as in a room, on any device. Float32."""
+    """Through the same shard as in a room: one call after the other, each as a room makes it."""
 
-    def __init__(
-        self,
-        shape: Shape,
-        layers: tuple[int, int],
-        device: torch.device,
-        *,
-        seed: int,
-        context: int,
-    ) -> None:
-        from poolhouse_node.engine.head import Head
-        from poolhouse_node.engine.model_part import ModelPart
-        from poolhouse_node.engine.models.blocks import BlockStack
-        from poolhouse_node.engine.torch_shard import TorchShard
-
-        make = DenseWeights(seed, device)
-        config = config_of(shape)
-        blocks = make_blocks(shape, layers, make, context_size=context, device=device)
-        stack = BlockStack(blocks, partial(config.state_shape, layers), 0)
-        self._head: Head | None = None
-        if layers == (0, shape.layers):
-            table = cast("DenseMatrix", make.matrix(shape.vocabulary_size, shape.width))
-            norm = make.vector(shape.width, mean=1.0, spread=0.1)
-            self._head = Head(shape.vocabulary_size, table, norm, table, EPSILON)
-        self._columns = torch.randn(context, shape.width, device=device)
-        part = ModelPart(layers, shape.width, context, device, stack, self._head)
-        self._shard = TorchShard(part, saved_states=0)
-        self.weights_bytes = stack.held_bytes + (self._head.held_bytes if self._head else 0)
+    def __init__(self, shape: Shape, shard: TorchShard, context: int) -> None:
+        self.shard = shard
+        self._columns = torch.randn(context, shape.width, device=shard.device)
+        self._ids = [number % max(1, shape.vocabulary_size) for number in range(context)]
+        self._sent = shard.pack(self._columns[:1]).data
+        self.weights_bytes = shard.holding.weights_bytes
 
     @property
     def state_bytes(self) -> int:
-        return self._shard.held_bytes - self.weights_bytes
+        return self.shard.held_bytes - self.weights_bytes
 
     def prefill(self, columns: int) -> float:
-        self._shard.reset()
+        self.shard.reset()
         started = time.perf_counter()
-        self._shard.pack(self._shard.run(self._columns[:columns], 0)[-1:])
+        if self.shard.has_embedding:
+            hidden = self.shard.run(self.shard.embed(self._ids[:columns]), 0)
+            self.shard.head(hidden[-1:], 1)
+        else:
+            self.shard.pack(self.shard.run(self._columns[:columns], 0)[-1:])
         return time.perf_counter() - started
 
     def decode(self, tokens: int) -> float:
+        shard, best = self.shard, self._ids[:1]
         started = time.perf_counter()
-        hidden = self._columns[:1]
         for _ in range(tokens):
-            out = self._shard.run(hidden, self._shard.position)
-            if self._head is None:
-                self._shard.pack(out)
+            if self.shard.has_embedding:
+                hidden = shard.run(shard.embed(best), shard.position)
+                best = shard.head(hidden, 1).ids[0].tolist()
             else:
-                best = self._shard.head(out, 1).ids[0].tolist()
-                hidden = self._shard.embed(best)
+                shard.pack(shard.run(shard.unpack(self._sent, 1), shard.position))
         return time.perf_counter() - started
 
     def frame_s(self, columns: int) -> float:
-        started = time.perf_counter()
-        out = self._shard.run(self._columns[:columns], self._shard.position)
-        self._shard.pack(out[-1:])
+        for _ in range(2):  # the second time a graph is captured
+            started = time.perf_counter()
+            out = self.shard.run(self._columns[:columns], self.shard.position)
+            self.shard.pack(out[-1:])
         return time.perf_counter() - started
 
     def token_bytes(self) -> int:
@@ -140,32 +126,27 @@ class KernelRun:
         self._blocks = make_blocks(shape, layers, make, context_size=context, device=device)
         angles = AngleTable.make(shape.rotated, shape.rope_base, context, device)
         self._fused = FusedBlocks(self._blocks, angles)
-        self._state = _make_state(shape, layers, context, device)
+        self._context = context
+        self._pages = _Pages.make(shape, layers, context, device)
+        self._state = self._pages.state
         self._columns = torch.randn(context, shape.width, device=device)
         self._norm = make.vector(shape.width, mean=1.0, spread=0.1)
         self._table: PackedMatrix | None = None
         self._head: PackedMatrix | None = None
         if layers == (0, shape.layers):
             self._table = cast("PackedMatrix", make.matrix(shape.vocabulary_size, shape.width))
-            # The catalogue's heads are Q6_K, which is multiplied as eight bits.
-            head_quant = "bf16" if quant == "bf16" else "q8_0"
             self._head = cast(
-                "PackedMatrix", make.matrix(shape.vocabulary_size, shape.width, head_quant)
+                "PackedMatrix", make.matrix(shape.vocabulary_size, shape.width, head_quant(quant))
             )
         self._token = torch.zeros(1, dtype=torch.int64, device=device)
         self._graph: FrameGraph | None = None
         self.weights_bytes = sum(block.held_bytes for block in self._blocks) + sum(
             matrix.held_bytes for matrix in (self._table, self._head) if matrix
         )
-        state = self._state
-        self.state_bytes = sum(
-            tensor.nbytes for tensor in (state.memory, state.window, state.keys, state.values)
-        )
+        self.state_bytes = self._pages.recurrent_bytes + self._pages.rows_bytes
 
     def prefill(self, columns: int) -> float:
-        self._state.memory.zero_()
-        self._state.window.zero_()
-        self._state.position.zero_()
+        self._pages.clear()
         torch.cuda.synchronize()
         started = time.perf_counter()
         x = self._columns[:columns].clone()
@@ -177,19 +158,18 @@ class KernelRun:
         return time.perf_counter() - started
 
     def decode(self, tokens: int) -> float:
-        from poolhouse_node.engine.graphs import FrameGraph, Readback
+        from poolhouse_node.engine.graphs import FrameGraph
+        from poolhouse_node.engine.pinned import Download
 
         if self._graph is None:
-            position = self._state.position.clone()
             self._x = self._columns[:1].clone()
-            restore = partial(self._state.position.copy_, position)
-            self._graph = FrameGraph(self._step, restore=restore)
-            self._readback = Readback(self._graph.result)
-        graph = self._graph
-        torch.cuda.synchronize()
+            self._step()
+            self._graph = FrameGraph(self._step)
+        graph, download = self._graph, Download()
+        download.fetch(graph.replay())
         started = time.perf_counter()
         for _ in range(tokens):
-            self._readback.fetch(graph.replay())
+            download.fetch(graph.replay())
         return time.perf_counter() - started
 
     def frame_s(self, columns: int) -> float:
@@ -202,6 +182,7 @@ class KernelRun:
             x.copy_(given)
             return cast("Tensor", self._fused.run(x, self._state))
 
+        step()
         graph = FrameGraph(step)
         graph.replay()
         torch.cuda.synchronize()
@@ -241,29 +222,71 @@ class KernelRun:
             experts = sum(block.ffn.held_bytes for block in self._blocks)
             read -= int(idle * experts)
         rows = int(self._state.position.item())
-        state = self._state
-        row_bytes = 2 * state.keys.shape[0] * shape.kv_heads * shape.head_size * 2
-        return read + rows * row_bytes + 2 * (state.memory.nbytes + state.window.nbytes)
+        row_bytes = 2 * len(self._state.pages) * shape.kv_heads * shape.head_size * 2
+        return read + rows * row_bytes + 2 * self._pages.recurrent_bytes
+
+    def in_a_room(self) -> ShardRun:
+        """The same weights as a room uses them."""
+        shape, head = self._shape, None
+        if self._table is not None and self._head is not None:
+            head = Head(shape.vocabulary_size, self._table, self._norm, self._head, EPSILON)
+        shard = shard_of(
+            shape,
+            self._layers,
+            self._device,
+            self._blocks,
+            head,
+            context=self._context,
+            on_kernels=True,
+        )
+        return ShardRun(shape, shard, self._context)
 
 
-def _make_state(
-    shape: Shape, layers: tuple[int, int], context: int, device: torch.device
-) -> DeviceState:
-    from poolhouse_node.engine.kernels.fused import DeviceState
+@dataclass(frozen=True, slots=True)
+class _Pages:
+    """The state of one room without a pool around it."""
 
-    config = config_of(shape)
-    attending = sum(config.attends(layer) for layer in range(*layers))
-    recurring = layers[1] - layers[0] - attending
-    delta = config.delta
-    blocks = -(-context // _BLOCK_ROWS)
-    rows = (attending, blocks + 1, _BLOCK_ROWS, shape.kv_heads, shape.head_size)
-    random = torch.Generator().manual_seed(0)
-    table = 1 + torch.randperm(blocks, generator=random)  # block 0 is for trash
-    return DeviceState(
-        memory=torch.zeros(recurring, delta.value_heads, delta.size, delta.size, device=device),
-        window=torch.zeros(recurring, delta.taps - 1, delta.channels, device=device),
-        keys=torch.zeros(rows, dtype=torch.float16, device=device),
-        values=torch.zeros(rows, dtype=torch.float16, device=device),
-        table=table.to(device, torch.int32),
-        position=torch.zeros(1, dtype=torch.int32, device=device),
-    )
+    memory: Tensor
+    window: Tensor
+    state: DeviceState
+
+    @classmethod
+    def make(
+        cls, shape: Shape, layers: tuple[int, int], context: int, device: torch.device
+    ) -> _Pages:
+        from poolhouse_node.engine.kernels.delta import Slots
+        from poolhouse_node.engine.kernels.fused import DeviceState
+
+        config = config_of(shape)
+        attending = sum(config.attends(layer) for layer in range(*layers))
+        recurring = layers[1] - layers[0] - attending
+        delta = config.delta
+        memory = torch.zeros(recurring, delta.value_heads, delta.size, delta.size, device=device)
+        window = torch.zeros(recurring, delta.taps - 1, delta.channels, device=device)
+        blocks = -(-context // _BLOCK_ROWS)
+        rows = (blocks + 1, _BLOCK_ROWS, shape.kv_heads, shape.head_size)
+        random = torch.Generator().manual_seed(0)
+        table = 1 + torch.randperm(blocks, generator=random)  # block 0 is for trash
+        halves = partial(torch.zeros, rows, dtype=torch.float16, device=device)
+        state = DeviceState(
+            pages=[(halves(), halves()) for _ in range(attending)],
+            table=table.to(device, torch.int32),
+            position=torch.zeros(1, dtype=torch.int32, device=device),
+            slots=Slots(
+                *(torch.tensor([each.data_ptr()], device=device) for each in (memory, window))
+            ),
+        )
+        return cls(memory, window, state)
+
+    @property
+    def recurrent_bytes(self) -> int:
+        return self.memory.nbytes + self.window.nbytes
+
+    @property
+    def rows_bytes(self) -> int:
+        return sum(keys.nbytes + values.nbytes for keys, values in self.state.pages)
+
+    def clear(self) -> None:
+        """A room that has seen nothing."""
+        for tensor in (self.memory, self.window, self.state.position):
+            tensor.zero_()

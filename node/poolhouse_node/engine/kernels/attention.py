@@ -23,8 +23,13 @@ if TYPE_CHECKING:
 
     from poolhouse_node.engine.kernels.activations import Target
     from poolhouse_node.engine.layers.normed_attention import NormedAttention
+    from poolhouse_node.engine.layers.rope import RotaryTable
+    from poolhouse_node.engine.layers.rotary_attention import RotaryAttention
 
-__all__ = ["AngleTable", "PagedRows", "attend", "finish_heads", "write_heads"]
+__all__ = ["AngleTable", "KernelAttention", "PagedRows", "attend", "finish_heads", "write_heads"]
+
+type KernelAttention = NormedAttention | RotaryAttention
+"""The layers that these kernels compute: with norms per head, or without."""
 
 _SPLITS = 32
 """Programs that share the rows of a head. Fixed: who sums what depends on positions only."""
@@ -48,6 +53,11 @@ class AngleTable:
         exponents = torch.arange(0, rotated, 2, dtype=torch.float64) / rotated
         angles = torch.outer(torch.arange(positions, dtype=torch.float64), base**-exponents)
         return cls(angles.cos().to(device, torch.float32), angles.sin().to(device, torch.float32))
+
+    @classmethod
+    def of(cls, rope: RotaryTable) -> AngleTable:
+        """Those of a model's own table."""
+        return cls(*rope.angles())
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +96,7 @@ def _write_heads(
     ROTATED: tl.constexpr,
     QUERY_STEP: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
+    HAS_NORMS: tl.constexpr,
 ):
     """One head of one column: a query, a key or a value."""
     head = tl.program_id(0)
@@ -101,11 +112,13 @@ def _write_heads(
     if not is_value:
         norm = query_norm if is_query else key_norm
         factor = 1.0 / tl.sqrt(tl.sum(value * value, axis=0) / SIZE + epsilon)
-        value = value * factor * tl.load(norm + at)
+        if HAS_NORMS:
+            value = value * factor * tl.load(norm + at)
         half: tl.constexpr = ROTATED // 2
         other_at = tl.where(at < half, at + half, tl.where(at < ROTATED, at - half, at))
         other = load_parts(source, other_at, part_stride, every, PARTS)
-        other = other * factor * tl.load(norm + other_at)
+        if HAS_NORMS:
+            other = other * factor * tl.load(norm + other_at)
         rotates = at < ROTATED
         angle = place * half + at % half
         cosine = tl.load(cosines + angle, mask=rotates, other=1.0)
@@ -122,7 +135,7 @@ def _write_heads(
 
 
 def write_heads(
-    attention: NormedAttention, inputs: Tensor, angles: AngleTable, rows: PagedRows
+    attention: KernelAttention, inputs: Tensor, angles: AngleTable, rows: PagedRows
 ) -> Tensor:
     """Norm and rotate heads, store keys and values; returns queries [n, heads, size].
 
@@ -130,11 +143,11 @@ def write_heads(
     """
     sizes = attention.sizes
     parts, n, row = inputs.shape
+    norms = getattr(attention, "query_norm", None), getattr(attention, "key_norm", None)
     queries = torch.empty(n, sizes.heads, sizes.head_size, device=inputs.device)
     _write_heads[(sizes.heads + 2 * sizes.kv_heads, n)](
         inputs,
-        attention.query_norm,
-        attention.key_norm,
+        *(inputs if norm is None else norm for norm in norms),
         angles.cosines,
         angles.sines,
         queries,
@@ -146,12 +159,13 @@ def write_heads(
         n * row,
         sizes.heads,
         sizes.kv_heads,
-        attention.epsilon,
+        getattr(attention, "epsilon", 0.0),
         PARTS=parts,
         SIZE=sizes.head_size,
         ROTATED=angles.rotated,
         QUERY_STEP=sizes.head_size * (2 if sizes.gated else 1),
         BLOCK_ROWS=rows.keys.shape[1],
+        HAS_NORMS=norms[0] is not None,
         **EXACT,
         num_warps=1,
     )
@@ -275,7 +289,7 @@ def _finish_heads(
 
 
 def attend(
-    attention: NormedAttention, queries: Tensor, rows: PagedRows
+    attention: KernelAttention, queries: Tensor, rows: PagedRows
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Attention of each new column over all rows up to its own, in splits.
 
@@ -310,7 +324,7 @@ def attend(
 
 
 def finish_heads(
-    attention: NormedAttention,
+    attention: KernelAttention,
     splits: tuple[Tensor, Tensor, Tensor],
     inputs: Tensor,
     target: Target,

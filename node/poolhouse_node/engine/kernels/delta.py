@@ -6,6 +6,7 @@ a thousand: a column has the same bits in any company, and the state is read and
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,16 +21,36 @@ if TYPE_CHECKING:
 
     from poolhouse_node.engine.layers.delta_net import DeltaNet
 
-__all__ = ["convolve", "recur"]
+__all__ = ["SLOTS", "Slots", "convolve", "recur"]
+
+SLOTS = 17
+"""Addresses in :class:`Slots`: the live one's, and one for each column of the widest frame."""
 
 _VALUE_SPAN = 8
 """Columns of a memory that one warp holds: 1024 values of 128 rows."""
 
 
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Where one room's recurrent states are: addresses, int64 [:data:`SLOTS`] each.
+
+    The first is that of the live state, that of ``1 + j`` takes the state after column j. Slots
+    keep their places in memory, so one graph serves every room, and none is ever copied to grow.
+    """
+
+    memories: Tensor
+    windows: Tensor
+
+
+def _window_size(net: DeltaNet) -> int:
+    return (net.sizes.taps - 1) * net.sizes.channels
+
+
 @triton.jit
 def _convolve(
     inputs,  # [PARTS, columns, row] float32, channels first
-    window,  # [TAPS - 1, channels] float32
+    windows,  # [1 or more] int64, addresses of [layers, TAPS - 1, channels] float32
+    window_at,  # where this layer's is
     taps,  # [TAPS, channels] float32
     out,  # [columns, channels] float32
     row,
@@ -47,6 +68,7 @@ def _convolve(
     column = tl.program_id(1)
     at = head * SIZE + tl.arange(0, SIZE)
     every = at < channels
+    window = tl.load(windows).to(tl.pointer_type(tl.float32)) + window_at
     total = tl.zeros((SIZE,), tl.float32)
     for tap in tl.static_range(TAPS):
         source = column + tap - (TAPS - 1)
@@ -61,17 +83,18 @@ def _convolve(
     tl.store(out + column * channels + at, value)
 
 
-def convolve(net: DeltaNet, inputs: Tensor, window: Tensor) -> Tensor:
+def convolve(net: DeltaNet, inputs: Tensor, slots: Slots) -> Tensor:
     """Queries, keys and values [n, channels], ready for :func:`recur`.
 
-    ``inputs`` [parts, n, row] is what ``net.inputs`` gave. ``window`` is read only.
+    ``inputs`` [parts, n, row] is what ``net.inputs`` gave. The window is read only.
     """
     sizes = net.sizes
     parts, n, row = inputs.shape
     out = torch.empty(n, sizes.channels, device=inputs.device)
     _convolve[(2 * sizes.key_heads + sizes.value_heads, n)](
         inputs,
-        window,
+        slots.windows,
+        net.layer * _window_size(net),
         net.taps,
         out,
         row,
@@ -93,15 +116,13 @@ def convolve(net: DeltaNet, inputs: Tensor, window: Tensor) -> Tensor:
 def _recur(
     convolved,  # [columns, channels] float32: queries | keys | values
     inputs,  # [PARTS, columns, row] float32: channels | gates | rates | decays
-    memory,  # [heads, SIZE, SIZE] float32, updated
-    window,  # [TAPS - 1, channels] float32, updated
+    memories,  # [17] int64, addresses of [layers, heads, SIZE, SIZE] float32: live, then kept
+    memory_at,  # where this layer's is
+    windows,  # [17] int64, addresses of [layers, TAPS - 1, channels] float32
+    window_at,
     decay_bias,  # [heads]
     decay_scale,  # [heads]
     answers,  # [columns, heads, SIZE] float32
-    memories_kept,  # [columns - 1, ...] of memory, written when KEEPS
-    windows_kept,
-    kept_memory_stride,
-    kept_window_stride,
     columns,
     row,
     part_stride,
@@ -122,7 +143,11 @@ def _recur(
     value = span * VALUES + tl.arange(0, VALUES)
     group = head % key_heads
     cell = head * SIZE * SIZE + key[:, None] * SIZE + value[None, :]
-    state = tl.load(memory + cell)
+    memory = tl.load(memories).to(tl.pointer_type(tl.float32)) + memory_at
+    window = tl.load(windows).to(tl.pointer_type(tl.float32)) + window_at
+    # What an address is a multiple of cannot be seen here; slots begin where allocations do.
+    live = tl.multiple_of(memory + cell, (16, 16))
+    state = tl.load(live)
     bias = tl.load(decay_bias + head)
     rate_of_decay = tl.load(decay_scale + head)
     rate_at = channels + heads * SIZE + head
@@ -142,14 +167,16 @@ def _recur(
         tl.store(answers + (column * heads + head) * SIZE + value, answer)
         if KEEPS:
             is_kept = column < columns - 1
-            tl.store(memories_kept + column * kept_memory_stride + cell, state, mask=is_kept)
-    tl.store(memory + cell, state)
+            kept_memory = tl.load(memories + 1 + column).to(tl.pointer_type(tl.float32))
+            kept_cell = tl.multiple_of(kept_memory + memory_at + cell, (16, 16))
+            tl.store(kept_cell, state, mask=is_kept)
+    tl.store(live, state)
     # Nobody reads the window in this launch, so it can be moved on here.
     channel = (head * tl.num_programs(0) + span) * SHARE + tl.arange(0, SHARE)
     mask = channel < channels
     if KEEPS:
         for column in range(columns - 1):
-            kept = windows_kept + column * kept_window_stride
+            kept = tl.load(windows + 1 + column).to(tl.pointer_type(tl.float32)) + window_at
             _move_window(
                 kept,
                 window,
@@ -196,33 +223,30 @@ def recur(
     net: DeltaNet,
     inputs: Tensor,
     convolved: Tensor,
-    memory: Tensor,
-    window: Tensor,
-    kept: tuple[Tensor, Tensor] | None = None,
+    slots: Slots,
+    *,
+    keeps: bool,
 ) -> Tensor:
     """Run the recurrence over the columns; returns answers [n, value heads, size].
 
-    ``memory`` [heads, size, size] and ``window`` [taps - 1, channels] move on in place. ``kept``
-    takes the memory and the window after every column but the last, [n - 1 or more, ...] each.
+    The live slot moves on in place. With ``keeps`` the state after every column but the last goes
+    to the slots behind it.
     """
     sizes = net.sizes
     parts, n, row = inputs.shape
     answers = torch.empty(n, sizes.value_heads, sizes.size, device=inputs.device)
     values = min(_VALUE_SPAN, sizes.size)
     spans = sizes.size // values
-    memories, windows = kept if kept is not None else (memory, window)
     _recur[(spans, sizes.value_heads)](
         convolved,
         inputs,
-        memory,
-        window,
+        slots.memories,
+        net.layer * sizes.value_heads * sizes.size**2,
+        slots.windows,
+        net.layer * _window_size(net),
         net.decay_bias,
         net.decay_scale,
         answers,
-        memories,
-        windows,
-        memories.stride(0),
-        windows.stride(0),
         n,
         row,
         n * row,
@@ -232,7 +256,7 @@ def recur(
         TAPS=sizes.taps,
         SIZE=sizes.size,
         VALUES=values,
-        KEEPS=kept is not None,
+        KEEPS=keeps,
         SHARE=triton.next_power_of_2(triton.cdiv(sizes.channels, spans * sizes.value_heads)),
         **EXACT,
         num_warps=1,

@@ -15,18 +15,19 @@ from torch.nn import functional
 
 from poolhouse_node.engine.kernels.activations import COLUMNS, fill
 from poolhouse_node.engine.kernels.attention import PagedRows, attend, finish_heads, write_heads
-from poolhouse_node.engine.kernels.delta import convolve, recur
+from poolhouse_node.engine.kernels.delta import Slots, convolve, recur
 from poolhouse_node.engine.kernels.moe import PackedExperts
 from poolhouse_node.engine.kernels.pointwise import add_norm, gate_heads, gate_up
 from poolhouse_node.engine.layers.delta_net import DeltaNet
 from poolhouse_node.engine.layers.feed_forward import DenseFeedForward
 from poolhouse_node.engine.layers.normed_attention import NormedAttention
+from poolhouse_node.engine.layers.rotary_attention import RotaryAttention
 from poolhouse_node.shard import ShardError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from poolhouse_node.engine.kernels.attention import AngleTable
+    from poolhouse_node.engine.kernels.attention import AngleTable, KernelAttention
     from poolhouse_node.engine.kernels.matrices import KernelMatrix
     from poolhouse_node.engine.models.blocks import Block
 
@@ -37,36 +38,26 @@ __all__ = ["DeviceState", "FusedBlocks"]
 class DeviceState:
     """One room's state in one model part, on the device.
 
-    ``memory`` [recurrent layers, heads, size, size] and ``window`` [recurrent layers, taps - 1,
-    channels] float32; ``keys`` and ``values`` [attention layers, blocks, block rows, kv heads,
-    size] float16; ``table`` int32 names the room's blocks in order, ``position`` [1] int32 the
-    first new column. ``memory_kept`` and ``window_kept`` [columns, ...] take snapshots.
+    ``pages`` are keys and values of each attention layer, [blocks, block rows, kv heads, size]
+    float16; ``table`` int32 names the room's blocks in order, ``position`` [1] int32 the first new
+    column, ``slots`` its recurrent states. Which room it is, is data in the last three.
     """
 
-    memory: Tensor
-    window: Tensor
-    keys: Tensor
-    values: Tensor
+    pages: Sequence[tuple[Tensor, Tensor]]
     table: Tensor
     position: Tensor
-    memory_kept: Tensor | None = None
-    window_kept: Tensor | None = None
+    slots: Slots
 
     def rows(self, layer: int) -> PagedRows:
         """Keys and values of attention layer ``layer``."""
-        return PagedRows(self.keys[layer], self.values[layer], self.table, self.position)
-
-    def kept(self, layer: int) -> tuple[Tensor, Tensor] | None:
-        """Where recurrent layer ``layer`` keeps its state after every column but the last."""
-        if self.memory_kept is None or self.window_kept is None:
-            return None
-        return self.memory_kept[:, layer], self.window_kept[:, layer]
+        return PagedRows(*self.pages[layer], self.table, self.position)
 
 
 class FusedBlocks:
     """Runs ``blocks`` made of matrices and experts of this package."""
 
-    def __init__(self, blocks: Sequence[Block], angles: AngleTable) -> None:
+    def __init__(self, blocks: Sequence[Block], angles: AngleTable | None) -> None:
+        """``angles`` may only be missing where no layer attends."""
         self._blocks = tuple(blocks)
         self._angles = angles
 
@@ -78,7 +69,7 @@ class FusedBlocks:
         Returns what is still to be added to ``x``, in parts [parts, n, width], so that a norm
         that follows can do it. ``state.position`` is set by the caller; more than 16 columns need
         the number itself as ``position``. With ``keeps`` the recurrent state after every column
-        but the last goes to ``state.memory_kept`` and ``state.window_kept``.
+        but the last goes to the slots for it.
         """
         if x.shape[0] > COLUMNS and position is None:
             raise ShardError("A wide frame needs its position as a number.")
@@ -102,14 +93,16 @@ class FusedBlocks:
         if isinstance(mixer, DeltaNet):
             inputs = _project(mixer.inputs, block.mixer_norm, x, delta, block.epsilon)
             return _recurrent(mixer, inputs, state, keeps=keeps)
-        if isinstance(mixer, NormedAttention):
+        if isinstance(mixer, NormedAttention | RotaryAttention):
             inputs = _project(mixer.query_key_value, block.mixer_norm, x, delta, block.epsilon)
             return self._attention(mixer, inputs, state.rows(mixer.layer), position)
         raise ShardError(f"There are no kernels for a {type(mixer).__name__}.")
 
     def _attention(
-        self, attention: NormedAttention, inputs: Tensor, rows: PagedRows, position: int | None
+        self, attention: KernelAttention, inputs: Tensor, rows: PagedRows, position: int | None
     ) -> Tensor:
+        if self._angles is None:
+            raise ShardError("Attention needs a table of angles.")
         queries = write_heads(attention, inputs, self._angles, rows)
         n = queries.shape[0]
         output = cast("KernelMatrix", attention.output)
@@ -131,9 +124,7 @@ def _project(
 
 
 def _recurrent(net: DeltaNet, inputs: Tensor, state: DeviceState, *, keeps: bool) -> Tensor:
-    memory, window = state.memory[net.layer], state.window[net.layer]
-    kept = state.kept(net.layer) if keeps else None
-    answers = recur(net, inputs, convolve(net, inputs, window), memory, window, kept)
+    answers = recur(net, inputs, convolve(net, inputs, state.slots), state.slots, keeps=keeps)
     output = cast("KernelMatrix", net.output)
     target = output.target(inputs.shape[1])
     gate_heads(answers, inputs, net.sizes.channels, net.norm, net.epsilon, target)
@@ -157,7 +148,7 @@ def _feed(block: Block, x: Tensor, delta: Tensor) -> Tensor:
 
 
 def _attend_many(
-    attention: NormedAttention, queries: Tensor, inputs: Tensor, rows: PagedRows, position: int
+    attention: KernelAttention, queries: Tensor, inputs: Tensor, rows: PagedRows, position: int
 ) -> Tensor:
     """Attention of a wide frame through torch, gated: [n, heads * size]."""
     sizes = attention.sizes

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from poolhouse_node.engine.kernels.activations import COLUMNS, Wide, fill, levels_for, wide_for
 from poolhouse_node.engine.kernels.dequantise import dequantise
+from poolhouse_node.engine.kernels.lookup import look_up
 from poolhouse_node.engine.kernels.packing import (
     BLOCK,
     PACKABLE,
@@ -19,53 +20,64 @@ from poolhouse_node.engine.kernels.packing import (
     pack,
     requantise,
     stack,
-    unpack,
 )
 from poolhouse_node.engine.kernels.products import product
-from poolhouse_node.engine.quant import dequantise as dequantise_blocks
 from poolhouse_node.shard import ShardError
 from poolhouse_node.weights.ggml_types import GgmlType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from poolhouse_node.engine.kernels.activations import Levels, Target
+    from poolhouse_node.engine.raw_matrix import RawMatrix
 
-__all__ = ["FileMatrix", "HalfMatrix", "KernelMatrix", "PackedMatrix", "matrix_of"]
+__all__ = [
+    "HalfMatrix",
+    "KernelMatrix",
+    "MixedMatrix",
+    "PackedMatrix",
+    "added",
+    "matrix_of",
+    "packed_weight",
+]
+
+_PACKED_AT_ONCE = 1 << 26
+"""Values: packing takes some four bytes for each besides."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileMatrix:
-    """A matrix as it lies in a model file: its blocks, on any device or mapped."""
-
-    data: NDArray[np.uint8]
-    kind: GgmlType
-    shape: tuple[int, int]
-
-
-def matrix_of(parts: Sequence[FileMatrix], device: torch.device) -> KernelMatrix:
+def matrix_of(parts: Sequence[RawMatrix], device: torch.device) -> KernelMatrix:
     """Matrices of one input, rows one after the other, on ``device``.
 
-    Those of one packable type stay as they are; F16 and BF16 ones become bfloat16; others, and
-    mixed ones, eight bits. Raises :class:`ShardError` for what cannot be computed with.
+    Packable types stay as they are; F16 and BF16 ones become bfloat16 if all are; others become
+    eight bits. Raises :class:`ShardError` for what cannot be computed with.
     """
-    kinds = {part.kind for part in parts}
-    if len(kinds) == 1 and kinds <= PACKABLE:
-        packed = [pack(_on(part, device), part.kind, part.shape) for part in parts]
-        return PackedMatrix(stack(packed))
-    values = torch.cat(
-        [dequantise_blocks(part.data.reshape(-1), part.kind, part.shape) for part in parts]
-    ).to(device)
-    if kinds <= {GgmlType.F16, GgmlType.BF16}:
-        return HalfMatrix(values)
-    return PackedMatrix(requantise(values))
+    if {part.type for part in parts} <= {GgmlType.F16, GgmlType.BF16}:
+        return HalfMatrix(torch.cat([part.values().to(device, torch.bfloat16) for part in parts]))
+    runs = itertools.groupby(parts, lambda part: part.type if part.type in PACKABLE else None)
+    weights = [packed_weight(list(same), device) for _, same in runs]
+    return PackedMatrix(weights[0]) if len(weights) == 1 else MixedMatrix(weights)
 
 
-def _on(part: FileMatrix, device: torch.device) -> Tensor:
-    # A copy: torch wants writable memory, and the map is not.
-    return torch.from_numpy(np.array(part.data)).to(device)
+def packed_weight(parts: Sequence[RawMatrix], device: torch.device) -> PackedWeight:
+    """Parts of one packable type, or of any others, as one matrix on ``device``.
+
+    Some rows at a time: what packing needs besides stays small.
+    """
+    packs = len({part.type for part in parts}) == 1 and parts[0].type in PACKABLE
+    if packs:
+        parts = [replace(parts[0], data=torch.cat([part.data for part in parts]))]
+    columns = parts[0].columns
+    step = max(1, _PACKED_AT_ONCE // columns // ROWS) * ROWS
+    pieces = [
+        part.some_rows(slice(start, start + step))
+        for part in parts
+        for start in range(0, part.rows, step)
+    ]
+    if packs:
+        return stack([pack(p.data.to(device), p.type, (p.rows, columns)) for p in pieces])
+    values = torch.cat([piece.values() for piece in pieces])
+    rows = [values[start : start + step].to(device) for start in range(0, len(values), step)]
+    return stack([requantise(some) for some in rows])
 
 
 class KernelMatrix(Protocol):
@@ -120,23 +132,39 @@ class PackedMatrix:
         return levels_for(columns, self.weight.padded_columns, device, apart=True)
 
     def multiply(self, x: Target) -> Tensor:
-        if isinstance(x, Wide):
-            return _wide_product(dequantise(self.weight), x)
-        return product(self.weight, x)
+        return _product(self.weight, x)
 
     def rows(self, index: Tensor) -> Tensor:
         """Rows ``index`` of the matrix as float32 [n, in]: the look-up of a table."""
-        weight = self.weight
-        tiles = torch.div(index, ROWS, rounding_mode="floor")
-        some = PackedWeight(
-            rows=len(index) * ROWS,
-            columns=weight.columns,
-            quants=weight.quants[tiles],
-            scales=weight.scales[tiles],
-            leasts=None if weight.leasts is None else weight.leasts[tiles],
-        )
-        places = torch.arange(len(index), device=index.device) * ROWS + index % ROWS
-        return unpack(some)[places]
+        return look_up(self.weight, index)
+
+
+class MixedMatrix:
+    """Packed matrices of several types, one below the other. Multiplies as they do."""
+
+    __slots__ = ("_weights",)
+
+    def __init__(self, weights: Sequence[PackedWeight]) -> None:
+        self._weights = tuple(weights)
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(weight.held_bytes for weight in self._weights)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return _multiplied(self, x)
+
+    def target(self, columns: int) -> Target:
+        device = self._weights[0].quants.device
+        if columns > COLUMNS:
+            return wide_for(columns, self._weights[0].columns, device)
+        # Types are filled up to steps of their own: the longest has room for the others.
+        padded = max(weight.padded_columns for weight in self._weights)
+        return levels_for(columns, padded, device)
+
+    def multiply(self, x: Target) -> Tensor:
+        rows = [added(_product(weight, x)) for weight in self._weights]
+        return torch.cat(rows, dim=1).unsqueeze(0)
 
 
 class HalfMatrix:
@@ -176,11 +204,21 @@ class HalfMatrix:
 def _multiplied(matrix: KernelMatrix, x: Tensor) -> Tensor:
     target = matrix.target(x.shape[0])
     fill(target, x)
-    parts = matrix.multiply(target)
+    return added(matrix.multiply(target))
+
+
+def added(parts: Tensor) -> Tensor:
+    """The sum of a product's parts, in order."""
     total = parts[0]
     for part in parts[1:]:  # one by one: torch's own sum takes an order of its own
         total = total + part
     return total
+
+
+def _product(weight: PackedWeight, x: Target) -> Tensor:
+    if isinstance(x, Wide):
+        return _wide_product(dequantise(weight), x)
+    return product(weight, x)
 
 
 def _wide_product(weight: Tensor, x: Wide) -> Tensor:

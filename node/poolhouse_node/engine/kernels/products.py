@@ -164,7 +164,8 @@ def _launch(
     chosen: Tensor | None = None,
     rows: int | None = None,
 ) -> None:
-    if x.levels.shape[1] * BLOCK != weight.padded_columns:
+    spare = x.levels.shape[1] * BLOCK - weight.padded_columns
+    if spare < 0 or (spare and x.apart):
         raise ShardError("The columns of a product do not fit its matrix.")
     rows = weight.rows if rows is None else rows
     parts = out.shape[0] if chosen is None else 1

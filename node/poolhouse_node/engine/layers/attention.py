@@ -38,7 +38,9 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -
         mixed = functional.scaled_dot_product_attention(
             grouped.unsqueeze(0), keys.unsqueeze(0), values.unsqueeze(0), attn_mask=mask
         )
-    return mixed.view(query_heads, n, size).transpose(0, 1).reshape(n, query_heads * size)
+    # Not a view: on some devices the operator gives heads last.
+    by_head = mixed.reshape(query_heads, n, size)
+    return by_head.transpose(0, 1).reshape(n, query_heads * size)
 
 
 def _attend_to_all(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:

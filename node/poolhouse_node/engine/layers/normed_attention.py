@@ -37,6 +37,11 @@ class AttentionSizes:
         return self.kv_heads * self.head_size
 
     @property
+    def group(self) -> int:
+        """Query heads that share a key head."""
+        return self.heads // self.kv_heads
+
+    @property
     def mixed_width(self) -> int:
         """Of all heads together, before the output matrix."""
         return self.heads * self.head_size

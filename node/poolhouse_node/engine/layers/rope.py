@@ -36,6 +36,11 @@ class RotaryTable:
     def held_bytes(self) -> int:
         return self._cosines.nbytes + self._sines.nbytes
 
+    def angles(self) -> tuple[Tensor, Tensor]:
+        """Cosines and sines [positions, dimensions / 2]."""
+        half = self._cosines.shape[-1] // 2
+        return self._cosines[:, 0, :half].contiguous(), self._sines[:, 0, half:].contiguous()
+
     def rotate(self, heads: Tensor, position: int) -> Tensor:
         """Rotate ``heads`` [n, heads, size >= dimensions] of columns at ``position ..``."""
         dimensions = self._cosines.shape[-1]

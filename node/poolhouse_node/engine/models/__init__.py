@@ -12,10 +12,12 @@ from poolhouse_node.engine.models.qwen35moe import Qwen35Moe, Qwen35MoeConfig
 from poolhouse_node.shard import ShardError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
+    from poolhouse_node.engine.kernel_fit import KernelSizes
+    from poolhouse_node.engine.models.blocks import Block
     from poolhouse_node.engine.state import RoomPass, StateShape
     from poolhouse_node.weights.gguf import GgufFile
 
@@ -46,6 +48,11 @@ class Config(Protocol):
         """Of the norms, the final one among them."""
         ...
 
+    @property
+    def kernel_sizes(self) -> KernelSizes:
+        """What decides whether kernels compute it."""
+        ...
+
     def state_shape(self, layers: tuple[int, int], context_size: int) -> StateShape:
         """The state a room needs for layers ``[lo, hi)``, known before anything is loaded."""
         ...
@@ -55,6 +62,8 @@ class Model(Protocol):
     """The weights of layers ``[lo, hi)``, for any number of rooms."""
 
     held_bytes: int
+    blocks: Sequence[Block]
+    """The layers, for who runs them in a way of its own."""
 
     def state_shape(self, context_size: int) -> StateShape:
         """The state a room needs for these layers."""

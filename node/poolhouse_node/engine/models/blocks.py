@@ -58,9 +58,9 @@ class BlockStack:
         self, blocks: Sequence[Block], shape: Callable[[int], StateShape], shared_bytes: int
     ) -> None:
         """``shared_bytes`` is what the blocks hold in common (a rotary table)."""
-        self._blocks = tuple(blocks)
+        self.blocks = tuple(blocks)
         self._shape = shape
-        self.held_bytes = shared_bytes + sum(block.held_bytes for block in self._blocks)
+        self.held_bytes = shared_bytes + sum(block.held_bytes for block in self.blocks)
 
     def state_shape(self, context_size: int) -> StateShape:
         """The state a room needs for these layers."""
@@ -68,6 +68,6 @@ class BlockStack:
 
     def run(self, x: Tensor, this_pass: RoomPass) -> Tensor:
         """Hidden states [n, width] of the pass's columns through the layers."""
-        for block in self._blocks:
+        for block in self.blocks:
             x = block(x, this_pass)
         return x

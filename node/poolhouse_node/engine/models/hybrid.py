@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from poolhouse_node.engine.kernel_fit import KernelSizes
 from poolhouse_node.engine.layers.delta_net import DeltaNet, DeltaSizes
 from poolhouse_node.engine.layers.rope import RotaryTable
 from poolhouse_node.engine.models.blocks import Block, BlockStack
@@ -57,6 +58,11 @@ class HybridFfn(Protocol):
     @property
     def tensor_names(self) -> tuple[str, ...]:
         """Of one layer, without ``blk.<layer>.`` in front."""
+        ...
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Values between the matrices of each kind of network."""
         ...
 
     def load(self, tensors: LayerTensors, width: int) -> FeedForward:
@@ -117,6 +123,13 @@ class HybridConfig:
             places.append(seen[kind])
             seen[kind] += 1
         return places
+
+    @property
+    def kernel_sizes(self) -> KernelSizes:
+        attention, delta = self.attention, self.delta
+        inputs = (attention.mixed_width, delta.value_width, *self.ffn.widths)
+        heads = (attention.head_size, delta.size)
+        return KernelSizes(self.width, heads, attention.group, inputs)
 
     def state_shape(self, layers: tuple[int, int], context_size: int) -> StateShape:
         """The state a room needs for layers ``[lo, hi)``; kinds that are not there are ``None``."""

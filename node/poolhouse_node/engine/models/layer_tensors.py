@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from poolhouse_node.engine.expert_weights import ExpertSizes, ExpertWeights, SharedWeights
 from poolhouse_node.engine.layers.feed_forward import DenseFeedForward
 from poolhouse_node.engine.layers.normed_attention import AttentionSizes, NormedAttention
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
-    from poolhouse_node.engine.layers.experts import Experts
+    from poolhouse_node.engine.layers.feed_forward import FeedForward
     from poolhouse_node.engine.layers.linear import Matrix
     from poolhouse_node.engine.layers.rope import RotaryTable
     from poolhouse_node.engine.raw_matrix import RawMatrix
@@ -41,7 +44,11 @@ class LayerTensors:
 
     def stacked(self, rows: dict[str, int], columns: int) -> Matrix:
         """Matrices of the same input as one: one product instead of several."""
-        return self._loader.keeper.matrix([self._raw(name, n, columns) for name, n in rows.items()])
+        return self.keep([self.raw(name, n, columns) for name, n in rows.items()])
+
+    def keep(self, parts: Sequence[RawMatrix]) -> Matrix:
+        """Matrices of the same input as one, for what is not as its file has it."""
+        return self._loader.keeper.matrix(parts)
 
     def matrix(self, name: str, rows: int, columns: int) -> Matrix:
         return self.stacked({name: rows}, columns)
@@ -66,21 +73,35 @@ class LayerTensors:
             epsilon=epsilon,
         )
 
-    def feed_forward(self, width: int, ffn_width: int, suffix: str = "") -> DenseFeedForward:
-        """``ffn_gate``, ``ffn_up`` and ``ffn_down``, with ``suffix`` before the dot."""
-        inputs = {f"ffn_{name}{suffix}.weight": ffn_width for name in ("gate", "up")}
+    def feed_forward(self, width: int, ffn_width: int) -> DenseFeedForward:
+        """:data:`FFN_TENSORS`."""
+        inputs = {f"ffn_{name}.weight": ffn_width for name in ("gate", "up")}
         return DenseFeedForward(
             gate_up=self.stacked(inputs, width),
-            down=self.matrix(f"ffn_down{suffix}.weight", width, ffn_width),
+            down=self.matrix("ffn_down.weight", width, ffn_width),
         )
 
-    def experts(self, count: int, width: int, ffn_width: int) -> Experts:
-        return self._loader.keeper.experts(
-            self._raw("ffn_gate_exps.weight", count, ffn_width, width),
-            self._raw("ffn_up_exps.weight", count, ffn_width, width),
-            self._raw("ffn_down_exps.weight", count, width, ffn_width),
-            count,
+    def expert_feed_forward(self, sizes: ExpertSizes, width: int) -> FeedForward:
+        """Experts, their router, and the shared one where there is one."""
+        count, inner = sizes.count, sizes.width
+        weights = ExpertWeights(
+            sizes,
+            router=self.raw("ffn_gate_inp.weight", count, width),
+            gate=self.raw("ffn_gate_exps.weight", count, inner, width),
+            up=self.raw("ffn_up_exps.weight", count, inner, width),
+            down=self.raw("ffn_down_exps.weight", count, width, inner),
+            shared=self._shared(sizes.shared_width, width) if sizes.shared_width else None,
+        )
+        return self._loader.keeper.expert_feed_forward(weights)
+
+    def _shared(self, inner: int, width: int) -> SharedWeights:
+        return SharedWeights(
+            share=self.tensor("ffn_gate_inp_shexp.weight", width),
+            gate=self.raw("ffn_gate_shexp.weight", inner, width),
+            up=self.raw("ffn_up_shexp.weight", inner, width),
+            down=self.raw("ffn_down_shexp.weight", width, inner),
         )
 
-    def _raw(self, name: str, *shape: int) -> RawMatrix:
+    def raw(self, name: str, *shape: int) -> RawMatrix:
+        """As the file has it, all axes but the last as rows."""
         return self._loader.matrix(f"blk.{self._layer}.{name}", shape)

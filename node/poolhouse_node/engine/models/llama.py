@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from poolhouse_node.engine.layers.mlp import gated_mlp
-from poolhouse_node.engine.layers.norm import rms_norm
+from poolhouse_node.engine.kernel_fit import KernelSizes
+from poolhouse_node.engine.layers.normed_attention import AttentionSizes
 from poolhouse_node.engine.layers.rope import RotaryTable, split_interleaved_rows
+from poolhouse_node.engine.layers.rotary_attention import RotaryAttention
+from poolhouse_node.engine.models.blocks import Block, BlockStack
+from poolhouse_node.engine.models.header import check_layer_tensors
+from poolhouse_node.engine.models.layer_tensors import FFN_TENSORS, LayerTensors
 from poolhouse_node.engine.state import AttentionShape, StateShape
 from poolhouse_node.shard import ShardError
 
@@ -16,9 +20,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from poolhouse_node.engine.layers.linear import Matrix
-    from poolhouse_node.engine.raw_matrix import RawMatrix
-    from poolhouse_node.engine.state import RoomPass
     from poolhouse_node.engine.tensors import TensorLoader
     from poolhouse_node.weights.gguf import GgufFile
 
@@ -31,9 +32,7 @@ _LAYER_TENSORS = (
     "attn_v.weight",
     "attn_output.weight",
     "ffn_norm.weight",
-    "ffn_gate.weight",
-    "ffn_up.weight",
-    "ffn_down.weight",
+    *FFN_TENSORS,
 )
 
 
@@ -68,6 +67,17 @@ class LlamaConfig:
         config._check(file)
         return config
 
+    @property
+    def attention(self) -> AttentionSizes:
+        return AttentionSizes(self.heads, self.kv_heads, self.head_size, gated=False)
+
+    @property
+    def kernel_sizes(self) -> KernelSizes:
+        sizes = self.attention
+        return KernelSizes(
+            self.width, (sizes.head_size,), sizes.group, (sizes.mixed_width, self.ffn_width)
+        )
+
     def state_shape(self, layers: tuple[int, int], context_size: int) -> StateShape:
         """The state a room needs for layers ``[lo, hi)``."""
         attention = AttentionShape(layers[1] - layers[0], self.kv_heads, self.head_size)
@@ -84,24 +94,8 @@ class LlamaConfig:
             raise ShardError(f"This engine cannot stretch positions ({scaling} rope scaling).")
 
 
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    attention_norm: Tensor
-    query_key_value: Matrix
-    attention_output: Matrix
-    ffn_norm: Tensor
-    gate_up: Matrix
-    down: Matrix
-
-    @property
-    def held_bytes(self) -> int:
-        matrices = (self.query_key_value, self.attention_output, self.gate_up, self.down)
-        norms = self.attention_norm.nbytes + self.ffn_norm.nbytes
-        return norms + sum(matrix.held_bytes for matrix in matrices)
-
-
-class Llama:
-    """Layers ``[lo, hi)``. The state is the caller's: one part serves any number of rooms."""
+class Llama(BlockStack):
+    """Layers ``[lo, hi)``."""
 
     def __init__(
         self,
@@ -112,72 +106,52 @@ class Llama:
         context_size: int,
         device: torch.device,
     ) -> None:
-        self._config = config
-        self._range = layers
-        self._layers = [_load_layer(config, index, loader) for index in range(*layers)]
-        self._rope = RotaryTable(config.head_size, config.rope_base, context_size, device)
-        self.held_bytes = sum(layer.held_bytes for layer in self._layers)
-
-    def state_shape(self, context_size: int) -> StateShape:
-        """The state a room needs for these layers."""
-        return self._config.state_shape(self._range, context_size)
+        rope = RotaryTable(config.head_size, config.rope_base, context_size, device)
+        super().__init__(
+            [
+                _load_block(config, LayerTensors(loader, layer), layer - layers[0], rope)
+                for layer in range(*layers)
+            ],
+            partial(config.state_shape, layers),
+            rope.held_bytes,
+        )
 
     @staticmethod
     def tensor_names(file: GgufFile, layers: tuple[int, int]) -> list[str]:
-        """The tensors of these layers.
-
-        Raises :class:`ShardError` when a layer has others (biases, experts): leaving them out
-        would compute nonsense.
-        """
-        names = [f"blk.{i}.{name}" for i in range(*layers) for name in _LAYER_TENSORS]
-        prefixes = tuple(f"blk.{i}." for i in range(*layers))
-        expected = set(names)
-        for name in file.tensors:
-            if name.startswith(prefixes) and name not in expected:
-                raise ShardError(f"This engine does not know the tensor {name} of a llama model.")
-        if "rope_freqs.weight" in file.tensors:
-            raise ShardError("This engine cannot stretch positions (rope_freqs.weight).")
+        """The tensors of these layers; :class:`ShardError` when one has others."""
+        names = [f"blk.{layer}.{name}" for layer in range(*layers) for name in _LAYER_TENSORS]
+        check_layer_tensors(file, range(*layers), names)
         return names
 
-    def run(self, x: Tensor, this_pass: RoomPass) -> Tensor:
-        """Hidden states [n, width] of the pass's columns through the layers."""
-        epsilon = self._config.epsilon
-        for index, layer in enumerate(self._layers):
-            normed = rms_norm(x, layer.attention_norm, epsilon)
-            x = x + self._attention(layer, index, normed, this_pass)
-            normed = rms_norm(x, layer.ffn_norm, epsilon)
-            x = x + gated_mlp(normed, layer.gate_up, layer.down)
-        return x
 
-    def _attention(self, layer: _Layer, index: int, x: Tensor, this_pass: RoomPass) -> Tensor:
-        config = self._config
-        heads = layer.query_key_value(x).view(x.shape[0], -1, config.head_size)
-        values = heads[:, config.heads + config.kv_heads :]
-        rotated = self._rope.rotate(heads[:, : config.heads + config.kv_heads], this_pass.position)
-        queries, keys = rotated[:, : config.heads], rotated[:, config.heads :]
-        return layer.attention_output(this_pass.attend(index, queries, keys, values))
+def _load_block(config: LlamaConfig, tensors: LayerTensors, place: int, rope: RotaryTable) -> Block:
+    return Block(
+        mixer_norm=tensors.tensor("attn_norm.weight", config.width),
+        mixer=_load_attention(config, tensors, place, rope),
+        ffn_norm=tensors.tensor("ffn_norm.weight", config.width),
+        ffn=tensors.feed_forward(config.width, config.ffn_width),
+        epsilon=config.epsilon,
+    )
 
 
-def _load_layer(config: LlamaConfig, index: int, loader: TensorLoader) -> _Layer:
-    def norm(name: str) -> Tensor:
-        return loader.tensor(f"blk.{index}.{name}.weight", (config.width,))
-
-    def raw(name: str, rows: int, columns: int) -> RawMatrix:
-        return loader.matrix(f"blk.{index}.{name}.weight", (rows, columns))
-
-    width, ffn = config.width, config.ffn_width
-    q_rows, kv_rows = config.heads * config.head_size, config.kv_heads * config.head_size
-    query = raw("attn_q", q_rows, width).reordered(partial(_split, config.heads))
-    key = raw("attn_k", kv_rows, width).reordered(partial(_split, config.kv_heads))
-    keep = loader.keeper.matrix
-    return _Layer(
-        attention_norm=norm("attn_norm"),
-        # Stacked: one product instead of three (and two below) costs a third of the calls.
-        query_key_value=keep([query, key, raw("attn_v", kv_rows, width)]),
-        attention_output=keep([raw("attn_output", width, q_rows)]),
-        ffn_norm=norm("ffn_norm"),
-        gate_up=keep([raw("ffn_gate", ffn, width), raw("ffn_up", ffn, width)]),
-        down=keep([raw("ffn_down", width, ffn)]),
+def _load_attention(
+    config: LlamaConfig, tensors: LayerTensors, place: int, rope: RotaryTable
+) -> RotaryAttention:
+    sizes, width = config.attention, config.width
+    query = tensors.raw("attn_q.weight", sizes.query_rows, width)
+    key = tensors.raw("attn_k.weight", sizes.kv_rows, width)
+    value = tensors.raw("attn_v.weight", sizes.kv_rows, width)
+    turned = [
+        query.reordered(partial(_split, sizes.heads)),
+        key.reordered(partial(_split, sizes.kv_heads)),
+        value,
+    ]
+    return RotaryAttention(
+        sizes=sizes,
+        layer=place,
+        query_key_value=tensors.keep(turned),
+        output=tensors.matrix("attn_output.weight", width, sizes.mixed_width),
+        rope=rope,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from poolhouse_node.engine.kernel_fit import KernelSizes
 from poolhouse_node.engine.layers.normed_attention import AttentionSizes
 from poolhouse_node.engine.layers.rope import RotaryTable
 from poolhouse_node.engine.models.blocks import Block, BlockStack
@@ -53,6 +54,13 @@ class Qwen3Config:
             rope_base=header.number("rope.freq_base", 10_000.0),
             ffn_width=header.count("feed_forward_length"),
             epsilon=header.number("attention.layer_norm_rms_epsilon"),
+        )
+
+    @property
+    def kernel_sizes(self) -> KernelSizes:
+        sizes = self.attention
+        return KernelSizes(
+            self.width, (sizes.head_size,), sizes.group, (sizes.mixed_width, self.ffn_width)
         )
 
     def state_shape(self, layers: tuple[int, int], context_size: int) -> StateShape:

@@ -25,6 +25,10 @@ class _DenseFfn:
     def tensor_names(self) -> tuple[str, ...]:
         return FFN_TENSORS
 
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return (self.ffn_width,)
+
     def load(self, tensors: LayerTensors, width: int) -> FeedForward:
         return tensors.feed_forward(width, self.ffn_width)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from poolhouse_node.engine.layers.feed_forward import ExpertFeedForward, SharedExpert
+from poolhouse_node.engine.expert_weights import ExpertSizes
 from poolhouse_node.engine.models.header import HeaderReader
 from poolhouse_node.engine.models.hybrid import HybridConfig, HybridStack
 
@@ -32,44 +32,31 @@ _SHARED_TENSORS = (
 
 @dataclass(frozen=True, slots=True)
 class _ExpertsFfn:
-    experts: int
-    used: int
-    expert_width: int
-    shared_width: int
-    """0: there is no shared expert."""
-    normalised: bool
+    sizes: ExpertSizes
 
     @classmethod
     def read(cls, file: GgufFile) -> _ExpertsFfn:
         header = HeaderReader(file)
-        ffn = cls(
-            experts=header.count("expert_count"),
+        sizes = ExpertSizes(
+            count=header.count("expert_count"),
             used=header.count("expert_used_count"),
-            expert_width=header.count("expert_feed_forward_length"),
+            width=header.count("expert_feed_forward_length"),
             shared_width=header.count_or_none("expert_shared_feed_forward_length"),
             normalised=header.flag("expert_weights_norm", default=True),
         )
-        header.fits(ffn.used <= ffn.experts)
-        return ffn
+        header.fits(sizes.used <= sizes.count)
+        return cls(sizes)
 
     @property
     def tensor_names(self) -> tuple[str, ...]:
-        return (*_EXPERT_TENSORS, *(_SHARED_TENSORS if self.shared_width else ()))
+        return (*_EXPERT_TENSORS, *(_SHARED_TENSORS if self.sizes.shared_width else ()))
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return tuple(filter(None, (self.sizes.width, self.sizes.shared_width)))
 
     def load(self, tensors: LayerTensors, width: int) -> FeedForward:
-        return ExpertFeedForward(
-            router=tensors.matrix("ffn_gate_inp.weight", self.experts, width),
-            experts=tensors.experts(self.experts, width, self.expert_width),
-            shared=self._load_shared(tensors, width) if self.shared_width else None,
-            used=self.used,
-            normalised=self.normalised,
-        )
-
-    def _load_shared(self, tensors: LayerTensors, width: int) -> SharedExpert:
-        return SharedExpert(
-            gate=tensors.tensor("ffn_gate_inp_shexp.weight", width),
-            network=tensors.feed_forward(width, self.shared_width, "_shexp"),
-        )
+        return tensors.expert_feed_forward(self.sizes, width)
 
 
 class Qwen35MoeConfig(HybridConfig):

@@ -75,13 +75,21 @@ class KeyValuePages:
         self._page_rows = page_rows
         self._row_axis = 2 if heads_first else 1
         self._device = device
+        self._type = torch.float16 if shape.value_bytes == 2 else torch.float32
         self._layers = [self._empty(blocks) for _ in range(shape.layers)]
         self.copied_bytes = 0
         """Keys and values copied from block to block so far: zero for a save."""
+        self.moves = 0
+        """How often the tensors moved: whoever keeps views takes them again."""
 
     @property
     def heads_first(self) -> bool:
         return self._row_axis == 2
+
+    @property
+    def layers(self) -> int:
+        """Attention layers."""
+        return len(self._layers)
 
     @property
     def held_bytes(self) -> int:
@@ -98,6 +106,13 @@ class KeyValuePages:
             grown = self._empty(blocks)
             grown.narrow(self._row_axis, 0, old.shape[self._row_axis]).copy_(old)
             self._layers[index] = grown
+        self.moves += 1
+
+    def blocks(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys and values [blocks, rows of a block, kv heads, size] of a layer, rows first."""
+        shape = (-1, self._page_rows, self._shape.kv_heads, self._shape.head_size)
+        keys, values = self._layers[layer].unbind(0)
+        return keys.view(shape), values.view(shape)
 
     def copy_block(self, source: int, to: int) -> None:
         """Copy one block, in all layers."""
@@ -131,9 +146,9 @@ class KeyValuePages:
     def _empty(self, blocks: int) -> Tensor:
         shape, rows = self._shape, blocks * self._page_rows
         inner = (shape.kv_heads, rows) if self.heads_first else (rows, shape.kv_heads)
-        return torch.empty((2, *inner, shape.head_size), device=self._device)
+        return torch.empty((2, *inner, shape.head_size), dtype=self._type, device=self._device)
 
 
 def attention_block_bytes(shape: AttentionShape, page_rows: int) -> int:
-    """Memory of one block in all layers, float32."""
-    return 4 * 2 * shape.layers * page_rows * shape.kv_heads * shape.head_size
+    """Memory of one block in all layers."""
+    return shape.value_bytes * 2 * shape.layers * page_rows * shape.kv_heads * shape.head_size

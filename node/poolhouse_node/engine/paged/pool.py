@@ -82,9 +82,13 @@ class StatePool:
         page_rows: int = PAGE_ROWS,
         heads_first: bool | None = None,
     ) -> None:
-        """``heads_first``: see ``pages``; by default as the device likes it."""
+        """``heads_first``: see ``pages``; by default as whoever reads them likes it."""
+        reads_tables = shape.attention is not None and shape.attention.value_bytes == 2
         if heads_first is None:
-            heads_first = device.type == "cpu"
+            heads_first = device.type == "cpu" and not reads_tables
+        # Kernels with block tables run in graphs, which know addresses: nothing moves in a
+        # conversation when its room has all its blocks from the start.
+        self._takes_all = reads_tables
         self.page_rows = page_rows
         self.ledger = BlockLedger(_FIRST_BLOCKS)
         self.pages = (
@@ -102,6 +106,7 @@ class StatePool:
         self.block_limit = TRASH_BLOCK + 1
         """Blocks there may be: all shares together."""
         self._rooms: list[BlockHolder] = []
+        self._live_blocks = 0
 
     @property
     def held_bytes(self) -> int:
@@ -113,11 +118,19 @@ class StatePool:
         self.block_limit += share.live_blocks + share.saved_blocks
         if self.recurrent is not None:
             self.recurrent.limit += share.recurrent_slots
+        if self._takes_all:
+            self._live_blocks += share.live_blocks
+            try:
+                self._grow(TRASH_BLOCK + 1 + self._live_blocks)
+            except ShardError:
+                self.dismiss(room, share)
+                raise
 
     def dismiss(self, room: BlockHolder, share: RoomShare) -> None:
         """Take a room's share back; it holds nothing any more."""
         self._rooms.remove(room)
         self.block_limit -= share.live_blocks + share.saved_blocks
+        self._live_blocks -= share.live_blocks if self._takes_all else 0
         if self.recurrent is not None:
             self.recurrent.limit -= share.recurrent_slots
             self.recurrent.shrink()
@@ -178,9 +191,9 @@ class StatePool:
             found = choose()
         return found
 
-    def _grow(self) -> None:
-        """Twice the blocks, at most all shares. Tensors move."""
-        size = min(self.block_limit, 2 * self.ledger.size)
+    def _grow(self, wanted: int = 0) -> None:
+        """Twice the blocks, or as many as ``wanted``; at most all shares. Tensors move."""
+        size = min(self.block_limit, wanted or 2 * self.ledger.size)
         if size <= self.ledger.size:
             return
         if self.pages is not None:

@@ -83,6 +83,11 @@ class RecurrentPool:
         found = self._slot(slot)
         return RecurrentState(found.memory[layer], found.window[layer])
 
+    def addresses(self, slot: int) -> tuple[int, int]:
+        """Where memory and window of a slot are: they stay as long as it is held."""
+        found = self._slot(slot)
+        return found.memory.data_ptr(), found.window.data_ptr()
+
     def shrink(self) -> None:
         """Give the memory of trailing free slots back."""
         while len(self._slots) > 1 and len(self._slots) - 1 in self._free:
