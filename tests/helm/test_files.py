@@ -1,24 +1,35 @@
 """What of the chart is made from other files is up to date."""
 
+import sys
+import tarfile
 import tomllib
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
 from types import ModuleType
 
+import helm_python
 import pytest
 import yaml
 
 from tests.support.chart import CHART, ROOT, of_kind, render, scenario
 
 
-@pytest.fixture(scope="module")
-def make() -> ModuleType:
-    loader = SourceFileLoader("make_chart_files", str(ROOT / "tools" / "make-chart-files"))
+def tool(name: str) -> ModuleType:
+    """A program of tools/ as a module."""
+    loader = SourceFileLoader(name.replace("-", "_"), str(ROOT / "tools" / name))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
     module = module_from_spec(spec)
-    loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, loader.name, module)  # dataclasses look their module up
+        loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def make() -> ModuleType:
+    return tool("make-chart-files")
 
 
 @pytest.fixture
@@ -92,3 +103,17 @@ def test_rules_and_dashboards_reach_the_cluster_unchanged():
     texts = {file.name: file.read_text().strip()
              for file in (CHART / "files" / "dashboards").glob("*.json")}  # fmt: skip
     assert {name: text for each in maps for name, text in each.items()} == texts
+
+
+def test_the_archive_of_a_release_is_what_helm_packs(tmp_path):
+    ours = tool("release").pack_chart(CHART, tmp_path)
+    theirs = Path(helm_python.package(CHART, destination=tmp_path / "helm"))
+    assert ours.name == theirs.name
+    assert members(ours) == members(theirs)
+    with helm_python.Chart.load_archive(ours.read_bytes()) as chart:
+        assert chart.render({}, name="demo", namespace="rooms")
+
+
+def members(archive: Path) -> set[str]:
+    with tarfile.open(archive) as packed:
+        return set(packed.getnames())

@@ -272,3 +272,14 @@ def test_policies_keep_devices_out_of_the_clusters_services():
         blocks = {peer["ipBlock"]["cidr"]: peer["ipBlock"]["except"] for peer in rule["to"]}
         assert set(blocks["0.0.0.0/0"]) == {"169.254.0.0/16", "10.96.0.0/12"}
         assert {"fe80::/10", "fd00:10:96::/112"} <= set(blocks["::/0"])
+
+
+def test_pools_on_one_machine_can_have_ports_of_their_own():
+    slices = container_of("gpu-pool", "demo-poolhouse-slices")
+    assert slices["ports"] == [{"name": "metrics", "containerPort": 9191}]
+    env = {variable["name"]: variable.get("value") for variable in slices["env"]}
+    assert env["POOLHOUSE_METRICS_PORT"] == "9191"
+    assert env["POOLHOUSE_UDP_PORTS"] == "40000-40199"
+    (service,) = [each for each in of_kind(objects("gpu-pool"), "Service")
+                  if each["metadata"]["name"] == "demo-poolhouse-slices"]  # fmt: skip
+    assert service["spec"]["ports"][0]["port"] == 9191

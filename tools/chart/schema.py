@@ -138,6 +138,7 @@ def _device() -> dict[str, Schema]:
         "iceSecret": ref("secretKey"),
         "udpPorts": pattern(r"^([0-9]{1,5}-[0-9]{1,5})?$"),
         "hostNetwork": FLAG,
+        "metricsPort": whole(1024, 65535),
         "state": record(
             {
                 "persistent": FLAG,

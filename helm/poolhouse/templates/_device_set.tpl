@@ -23,7 +23,7 @@ spec:
     matchLabels:
       {{- include "poolhouse.selectorLabels" . | nindent 6 }}
   template:
-    {{- include "poolhouse.podMetadata" (merge (dict "port" 9091) .) | nindent 4 }}
+    {{- include "poolhouse.podMetadata" (merge (dict "port" (int $of.metricsPort)) .) | nindent 4 }}
     spec:
       {{- include "poolhouse.podFields" . | nindent 6 }}
       {{- with include "poolhouse.device.affinity" . | trim }}
@@ -54,7 +54,7 @@ spec:
             {{- include "poolhouse.env" (dict "plain" (include "poolhouse.device.env" $parts | fromJson) "settings" $of.settings "more" $of.extraEnv "where" (printf "%s.extraEnv" .where)) | nindent 12 }}
           ports:
             - name: metrics
-              containerPort: 9091
+              containerPort: {{ int $of.metricsPort }}
           {{- $sized := merge (dict "resources" (include "poolhouse.device.resources" . | fromYaml)) $of }}
           {{- with include "poolhouse.lifeFields" (dict "of" $sized) | trim }}
           {{- . | nindent 10 }}
@@ -71,7 +71,8 @@ spec:
   {{- end }}
 {{- end -}}
 
-{{/* The headless Service that a StatefulSet asks for: (dict "ctx" "component" "pool" "name"). Nothing
+{{/* The headless Service that a StatefulSet asks for: (dict "ctx" "component" "pool" "name" "port").
+Nothing
 connects to a device through it. */}}
 {{- define "poolhouse.deviceService" -}}
 apiVersion: v1
@@ -84,6 +85,6 @@ spec:
     {{- include "poolhouse.selectorLabels" . | nindent 4 }}
   ports:
     - name: metrics
-      port: 9091
+      port: {{ int .port }}
       targetPort: metrics
 {{- end -}}

@@ -21,7 +21,7 @@ TRITON_CACHE_DIR: /var/cache/poolhouse-kernels
 {{- $_ := set $env "POOLHOUSE_DEVICE" .of.device -}}
 {{- $_ := set $env "POOLHOUSE_PLEDGE" (toString .of.pledgeGB) -}}
 {{- $_ := set $env "POOLHOUSE_METRICS_BIND" .ctx.Values.listenAddress -}}
-{{- $_ := set $env "POOLHOUSE_METRICS_PORT" "9091" -}}
+{{- $_ := set $env "POOLHOUSE_METRICS_PORT" (include "poolhouse.text" .of.metricsPort) -}}
 {{- with .of.udpPorts }}{{ $_ := set $env "POOLHOUSE_UDP_PORTS" . }}{{ end -}}
 {{- range $variable, $secret := .secrets -}}
 {{- $_ := set $env $variable (printf "/run/secrets/poolhouse/%s/%s" (include "poolhouse.secretFolder" $variable) $secret.key) -}}
