@@ -24,9 +24,6 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     /build/bin/pip --python /opt/poolhouse install --no-deps . \
     && /build/bin/cyclonedx-py environment --output-reproducible --of JSON \
        --pyproject pyproject.toml --output-file sbom.cdx.json /opt/poolhouse/bin/python
-# What `poolhouse turn config` writes. Group 0 may write: platforms that draw a uid for each
-# container keep that group.
-RUN mkdir -p /data/state && chmod -R g=u /data
 
 FROM ${BASE}
 ARG VERSION=0.0.0
@@ -38,9 +35,11 @@ LABEL org.opencontainers.image.title="poolhouse control" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.created="${CREATED}"
+# What `poolhouse turn config` writes. Group 0 may write: platforms that draw a uid for each
+# container keep that group.
+RUN install --directory --owner=10001 --group=0 --mode=775 /var/lib/poolhouse
 COPY --from=build /opt/poolhouse /opt/poolhouse
 COPY --from=build /src/LICENSE /src/sbom.cdx.json /usr/share/doc/poolhouse/
-COPY --from=build --chown=10001:0 /data/state /var/lib/poolhouse
 # HOME is where a uid without an entry in /etc/passwd may write, if a tmpfs is there.
 ENV PATH=/opt/poolhouse/bin:$PATH HOME=/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 # Any other uid does as well.

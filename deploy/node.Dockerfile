@@ -31,9 +31,6 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     /build/bin/pip --python /opt/poolhouse install --no-deps . \
     && /build/bin/cyclonedx-py environment --output-reproducible --of JSON \
        --pyproject pyproject.toml --output-file sbom.cdx.json /opt/poolhouse/bin/python
-# Keys, passes and records; model files and compiled kernels. Group 0 may write: platforms that draw
-# a uid for each container keep that group.
-RUN mkdir -p /data/state /data/models /data/kernels && chmod -R g=u /data
 
 FROM ${BASE} AS runtime
 ARG VERSION=0.0.0
@@ -45,15 +42,15 @@ LABEL org.opencontainers.image.title="poolhouse node" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.created="${CREATED}"
-# OpenMP, for the threads of compiled products.
+# OpenMP, for the threads of compiled products. Folders for keys, passes and records, for model files
+# and for compiled kernels: group 0 may write, which platforms that draw a uid for each container keep.
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install --yes --no-install-recommends libgomp1 \
-    && rm -rf /var/lib/apt/lists/*
+    && rm -rf /var/lib/apt/lists/* \
+    && install --directory --owner=10001 --group=0 --mode=775 \
+       /var/lib/poolhouse /var/cache/poolhouse /var/cache/poolhouse-kernels
 COPY --from=build /opt/poolhouse /opt/poolhouse
 COPY --from=build /src/LICENSE /src/sbom.cdx.json /usr/share/doc/poolhouse/
-COPY --from=build --chown=10001:0 /data/state /var/lib/poolhouse
-COPY --from=build --chown=10001:0 /data/models /var/cache/poolhouse
-COPY --from=build --chown=10001:0 /data/kernels /var/cache/poolhouse-kernels
 # HOME and USER are for a uid without an entry in /etc/passwd: torch asks for both.
 ENV PATH=/opt/poolhouse/bin:$PATH HOME=/tmp USER=poolhouse \
     PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \

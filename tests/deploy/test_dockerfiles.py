@@ -1,5 +1,6 @@
 """The Dockerfiles, without a build: their linter, and what they copy, run and say."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -88,6 +89,20 @@ def test_the_base_is_an_argument(file):
 def test_it_ends_without_root(file):
     users = of_kind(file, "USER")
     assert users[-1] == "10001:0"
+
+
+@pytest.mark.parametrize("name", ["control", "node"])
+def test_any_uid_of_group_0_may_write_where_something_is_kept(name):
+    """A folder that COPY makes would have the builder's mode."""
+    file = DEPLOY / f"{name}.Dockerfile"
+    made = re.search(
+        r"install --directory (--\S+ )+ *(?P<paths>/.*)$",
+        file.read_text().replace("\\\n", ""),
+        re.M,
+    )
+    assert "--group=0 --mode=775" in made[0]
+    kept = {path for line in of_kind(file, "VOLUME") for path in json.loads(line)}
+    assert kept | {"/var/lib/poolhouse"} == set(made["paths"].split())
 
 
 @each_file
