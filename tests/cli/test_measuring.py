@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from poolhouse_node.cli.failures import CommandFailed
+from poolhouse_node.cli.loading import EngineLoader
 from poolhouse_node.cli.measuring import Measuring, MetricsOptions, NodeMeasuring, measuring
 from poolhouse_node.device import events as ev
 from poolhouse_node.device.answer_record import Outcome
@@ -173,6 +174,11 @@ def test_attempts_to_join_are_counted(node, error, outcome):
             raise error
     counts = {each: value(node, "room_joins_total", outcome=each) for each in node.metrics.joins}
     assert counts == {each: float(each == outcome) for each in node.metrics.joins}
+
+
+def test_a_measured_loader_says_where_it_computes(node):
+    loader = EngineLoader(store=None, device="cuda:1")
+    assert node.loader(loader).device == "cuda:1"
 
 
 async def load(node: NodeMeasuring, loader: FakeLoader):

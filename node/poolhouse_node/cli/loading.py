@@ -6,10 +6,11 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from poolhouse_node.cli.machine import has_compiler, has_nvidia
 from poolhouse_node.device.model import RoomModel
+from poolhouse_node.device.ports import ShardLoader
 from poolhouse_node.generate.hub_tokenizer import read_hub_tokenizer
 from poolhouse_node.generate.tokenizer import Tokenizer, TokenizerError
 from poolhouse_node.room.deal import ModelNeeds
@@ -33,7 +34,14 @@ if TYPE_CHECKING:
     from poolhouse_node.weights.gguf import GgufFile
     from poolhouse_node.weights.source import ModelFile, ModelStore
 
-__all__ = ["EngineLoader", "Shelf", "describe_engine", "describe_shard", "open_model"]
+__all__ = [
+    "EngineLoader",
+    "PlacedLoader",
+    "Shelf",
+    "describe_engine",
+    "describe_shard",
+    "open_model",
+]
 
 PULL_SHARE = 0.9
 """Of the progress bar, when the file has to be fetched first: that is the long part."""
@@ -91,9 +99,18 @@ def _loader_thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="loader")
 
 
+class PlacedLoader(ShardLoader, Protocol):
+    """A loader that knows where its shards compute: the room is told what kind of device it is."""
+
+    @property
+    def device(self) -> str:
+        """As the person said it."""
+        ...
+
+
 @dataclass(slots=True)
 class EngineLoader:
-    """Makes torch shards. Satisfies ``device.ports.ShardLoader``."""
+    """Makes torch shards. Satisfies :class:`PlacedLoader`."""
 
     store: ModelStore
     device: str = "auto"

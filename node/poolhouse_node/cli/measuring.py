@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from contextlib import AbstractContextManager
 
+    from poolhouse_node.cli.loading import PlacedLoader
     from poolhouse_node.device.events import Event, Notify
     from poolhouse_node.device.host import Host
     from poolhouse_node.device.joined import JoinedDevice
-    from poolhouse_node.device.ports import ShardLoader
     from poolhouse_node.ops.measured import MeasuredShard
     from poolhouse_node.ops.registry import NodeRegistry
     from poolhouse_node.shard import Shard
@@ -91,7 +91,7 @@ class Measuring:
         """What to give a device in the place of ``notify``."""
         return RoomWatch(notify)
 
-    def loader(self, loader: ShardLoader) -> ShardLoader:
+    def loader(self, loader: PlacedLoader) -> PlacedLoader:
         """What to use in the place of ``loader``."""
         return loader
 
@@ -117,7 +117,7 @@ class NodeMeasuring(Measuring):
     def room(self, notify: Notify) -> RoomWatch:
         return MeasuredRoom(self, notify)
 
-    def loader(self, loader: ShardLoader) -> ShardLoader:
+    def loader(self, loader: PlacedLoader) -> PlacedLoader:
         return _MeasuredLoader(self, loader)
 
     def found(self, where: FoundAt, size_bytes: int) -> None:
@@ -170,10 +170,15 @@ class MeasuredRoom(RoomWatch):
 
 
 class _MeasuredLoader:
-    """Satisfies ``device.ports.ShardLoader``."""
+    """Satisfies :class:`PlacedLoader`."""
 
-    def __init__(self, node: NodeMeasuring, loader: ShardLoader) -> None:
+    def __init__(self, node: NodeMeasuring, loader: PlacedLoader) -> None:
         self._node, self._loader = node, loader
+
+    @property
+    def device(self) -> str:
+        """Where the measured loader computes."""
+        return self._loader.device
 
     async def load(
         self,

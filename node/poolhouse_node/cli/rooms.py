@@ -29,11 +29,11 @@ from poolhouse_node.wire.codes import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from poolhouse_node.cli.loading import PlacedLoader
     from poolhouse_node.device.entrance import Secrets
     from poolhouse_node.device.events import Notify
     from poolhouse_node.device.load_notes import Notebook
     from poolhouse_node.device.model import RoomModel
-    from poolhouse_node.device.ports import ShardLoader
     from poolhouse_node.generate.ports import Compute
     from poolhouse_node.room.gate import Gate, GateState
     from poolhouse_node.room.record import RoomMemory
@@ -130,7 +130,7 @@ def make_host(
     name: str,
     pledge_gb: float,
     model: RoomModel,
-    loader: ShardLoader,
+    loader: PlacedLoader,
     settings: HostSettings,
     gate: Gate,
     save_gate: Callable[[GateState], None],
@@ -164,7 +164,7 @@ async def make_joined(
     *,
     name: str,
     pledge_gb: float | None,
-    loader: ShardLoader,
+    loader: PlacedLoader,
     held: Secrets,
     trust_unverified: bool,
     compute: Compute | None = None,
