@@ -170,6 +170,7 @@ def test_in_the_lan_devices_share_an_address_and_no_port():
         env = over.environment(name)
         assert over.services[name]["network_mode"] == "host"
         assert "networks" not in over.services[name]
+        assert env["POOLHOUSE_SIGNAL"] == "http://desk.lan:8080"
         first, last = map(int, env["POOLHOUSE_UDP_PORTS"].split("-"))
         ranges.append(range(first, last + 1))
         metrics.add(env["POOLHOUSE_METRICS_PORT"])
