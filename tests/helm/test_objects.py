@@ -283,3 +283,20 @@ def test_pools_on_one_machine_can_have_ports_of_their_own():
     (service,) = [each for each in of_kind(objects("gpu-pool"), "Service")
                   if each["metadata"]["name"] == "demo-poolhouse-slices"]  # fmt: skip
     assert service["spec"]["ports"][0]["port"] == 9191
+
+
+@EVERY
+def test_what_is_there_is_watched_and_nothing_else(name):
+    values = {**scenario(name), "monitoring": {"podMonitor": {"enabled": True}}}
+    installed = render(values)
+    watched = {each["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"]
+               for each in of_kind(installed, "PodMonitor")}  # fmt: skip
+    running = {pod.component for pod in pods(installed)} - {"test", "relay"}
+    assert watched == running
+    for monitor in of_kind(installed, "PodMonitor"):
+        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+        selector = monitor["spec"]["selector"]["matchLabels"]
+        for pod in pods(installed):
+            if selected(selector, pod.metadata["labels"]):
+                ports = [port for each in containers(pod) for port in each.get("ports", [])]
+                assert endpoint["port"] in {port["name"] for port in ports}
