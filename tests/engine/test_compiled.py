@@ -1,15 +1,16 @@
 """Compiling for this CPU: with threads, without a place for the code, with the lock released."""
 
+import errno
 import threading
-from types import SimpleNamespace
 
 import numba
 import numpy as np
 import pytest
 import torch
+from numba.core.caching import CacheImpl, IndexDataCacheFile
 
 from poolhouse_node.engine.compiled import compiling, products
-from poolhouse_node.engine.compiled.compiling import compiled, parts_for
+from poolhouse_node.engine.compiled.compiling import can_compile, compiled, parts_for
 
 WEIGHTS_FOR_TWO = 1 << 18
 
@@ -73,15 +74,58 @@ def test_two_callers_at_once_get_what_each_asked_for():
     assert np.allclose(2 * outs[0], outs[1])
 
 
-def test_code_is_compiled_where_nothing_may_be_written(monkeypatch):
-    real, asked = numba.njit, []
+def one_more(x):
+    return x + 1
 
-    def njit(**options):
-        asked.append(options.get("cache", False))
-        if options.get("cache"):
-            raise RuntimeError("cannot cache function: no locator available")
-        return real(**options)
 
-    monkeypatch.setattr(compiling, "_numba", lambda: SimpleNamespace(njit=njit))
-    assert compiled()(lambda x: x + 1)(2) == 3
-    assert asked == [True, False]
+class TestCodeOnDisk:
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+        return tmp_path
+
+    def read_from_disk(self):
+        """Compile, or find the code as another process would; whether it was found."""
+        function = compiled()(one_more)
+        assert function(2) == 3
+        return bool(function.stats.cache_hits)
+
+    def test_a_second_process_reads_what_the_first_compiled(self):
+        assert [self.read_from_disk() for _ in range(2)] == [False, True]
+
+    def test_without_a_place_for_it_each_process_compiles(self, place, monkeypatch):
+        file = place / "file"
+        file.touch()
+        monkeypatch.setattr(numba.config, "CACHE_DIR", str(file))
+        monkeypatch.setattr(CacheImpl, "_locator_classes", CacheImpl._locator_classes[:1])
+        assert [self.read_from_disk() for _ in range(2)] == [False, False]
+
+    @pytest.mark.parametrize("pattern", ["*.nbi", "*.nbc"])
+    @pytest.mark.parametrize("kept", [0, 30])
+    def test_a_damaged_file_is_replaced(self, place, pattern, kept):
+        """As a machine leaves it that lost its power."""
+        self.read_from_disk()
+        (file,) = place.rglob(pattern)
+        file.write_bytes(file.read_bytes()[:kept])
+        assert [self.read_from_disk() for _ in range(2)] == [False, True]
+
+    def test_a_full_disk_costs_the_time_to_compile_only(self, monkeypatch):
+        def full(*_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(IndexDataCacheFile, "save", full)
+            assert not self.read_from_disk()
+        assert not self.read_from_disk()
+        assert self.read_from_disk()
+
+
+@pytest.mark.parametrize(
+    "error", [ModuleNotFoundError("numba"), ImportError("needs an older numpy")]
+)
+def test_a_compiler_that_cannot_be_imported_is_none(monkeypatch, error):
+    def refuse():
+        raise error
+
+    monkeypatch.setattr(compiling, "_numba", refuse)
+    assert not can_compile.__wrapped__()

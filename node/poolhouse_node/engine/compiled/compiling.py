@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
-import importlib.util
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,9 +20,17 @@ _WEIGHTS_FOR_A_THREAD = 1 << 17
 """Fewer are multiplied in the time that waking a thread takes."""
 
 
+@functools.cache
 def can_compile() -> bool:
-    """Whether numba is installed. Imports nothing."""
-    return importlib.util.find_spec("numba") is not None
+    """Whether numba is there and works: it refuses to be imported beside a numpy it is too old for.
+
+    Takes half a second the first time.
+    """
+    try:
+        _numba()
+    except ImportError:
+        return False
+    return True
 
 
 def compiled[**P, R](*, parallel: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -38,11 +46,9 @@ def compiled[**P, R](*, parallel: bool = False) -> Callable[[Callable[P, R]], Ca
             "error_model": "numpy",
             "parallel": parallel,
         }
-        jit = _numba().njit
-        try:
-            made: Callable[P, R] = jit(cache=True, **options)(function)
-        except RuntimeError:  # there is no place that may be written to
-            made = jit(**options)(function)
+        made: Callable[P, R] = _numba().njit(**options)(function)
+        with contextlib.suppress(RuntimeError):  # there is no place that may be written to
+            _keep_code(made, function)
         return made
 
     return decorate
@@ -58,6 +64,34 @@ def parts_for(weights: int) -> int:
 def use_threads(count: int) -> None:
     """Let the next parallel call of this thread use so many."""
     _numba().set_num_threads(count)
+
+
+def _keep_code(made: Any, function: Callable[..., Any]) -> None:
+    """What ``njit(cache=True)`` does, with :func:`_lenient_cache`. Raises :class:`RuntimeError`."""
+    made._cache = _lenient_cache()(function)  # noqa: SLF001 - numba has no other way to name one
+
+
+@functools.cache
+def _lenient_cache() -> type:
+    """numba's code on disk, but a full disk or a damaged file only costs the time to compile.
+
+    numba alone raises what it meets there, and goes on doing so until somebody deletes the files.
+    """
+
+    class LenientCache(importlib.import_module("numba.core.caching").FunctionCache):  # type: ignore[misc]
+        def load_overload(self, sig: Any, target_context: Any) -> Any:
+            try:
+                return super().load_overload(sig, target_context)
+            except Exception:  # noqa: BLE001 - pickle raises anything when a file is damaged
+                with contextlib.suppress(OSError):
+                    self.flush()
+                return None
+
+        def save_overload(self, sig: Any, data: Any) -> None:
+            with contextlib.suppress(OSError):
+                super().save_overload(sig, data)
+
+    return LenientCache
 
 
 @functools.cache
