@@ -71,7 +71,7 @@ def test_rows_of_a_table_are_its_values(kind):
 @every_type
 def test_memory_is_what_was_counted_before_loading(kind):
     raw = random_raw(kind, 128, 512)
-    counted = held_bytes(TensorInfo("blk.0.x.weight", kind, (128, 512), 0, 0), is_packed=True)
+    counted = held_bytes(TensorInfo("blk.0.x.weight", kind, (128, 512), 0, 0), "cpu-packed")
     ones_of_halves = 4 * 128 if BLOCKS[kind].values == 1 else 0
     assert PackedKeeper().matrix([raw]).held_bytes == counted + ones_of_halves
 
