@@ -115,6 +115,29 @@ def test_keys_and_values_are_half_floats_and_all_there_from_the_start(tmp_path):
     room.close()
 
 
+def test_a_part_compiles_before_its_first_room(tmp_path, monkeypatch):
+    part = kernel_part(make_model(small("llama"), tmp_path), page_rows=8)
+    monkeypatch.setattr(type(part.compute), "first_widths", (1, 3, 65))
+    runs = []
+    monkeypatch.setattr(part.compute, "run", lambda room, x, *_, **__: runs.append(len(x)) or x)
+    part.warm_up()
+    assert runs == [1, 3]  # the context has 64 positions
+    moves = part.pool.pages.moves
+    room = TorchShard(part, saved_states=0)
+    assert room.position == 0
+    assert part.pool.pages.moves == moves
+    part.warm_up(lambda: True)
+    assert runs == [1, 3]
+
+    def fails(*_, **__):
+        raise RuntimeError("no compiler\nat all")
+
+    monkeypatch.setattr(part.compute, "run", fails)
+    with pytest.raises(ShardError, match=r"\(no compiler\): use --precision exact"):
+        part.warm_up()
+    room.close()
+
+
 def test_models_whose_sizes_do_not_suit_are_computed_exactly(tmp_path):
     shape = KERNEL_SHAPES["qwen3"].but(head_size=16, rotated=16, layers=1, kind=GgmlType.F32)
     with open_gguf(make_model(shape, tmp_path)) as file:

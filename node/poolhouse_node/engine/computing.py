@@ -29,6 +29,8 @@ class Compute(Protocol):
 
     columns_at_once: int
     """Columns of one pass: bounds the scratch memory of a long frame."""
+    first_widths: tuple[int, ...]
+    """Frames to run before any room's: what they compile serves all others."""
 
     def run(self, room: RoomState, hidden: Tensor, position: int, *, snapshots: bool) -> Tensor:
         """One pass of at most :attr:`columns_at_once` columns, inside ``room.frame``."""
@@ -66,6 +68,7 @@ class TorchCompute:
     """With torch's own operators, on any device."""
 
     columns_at_once = 256
+    first_widths: tuple[int, ...] = ()
 
     def __init__(self, model: Model, head: Head | None, device: torch.device) -> None:
         self._model = model

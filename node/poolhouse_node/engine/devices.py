@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import os
+import shutil
 from typing import TYPE_CHECKING
 
 import torch
@@ -43,8 +45,10 @@ def on_device(device: torch.device) -> Iterator[None]:
 
 
 def has_kernels(device: torch.device) -> bool:
-    """Our kernels run there: a CUDA or ROCm device, and Triton is installed."""
-    return device.type == "cuda" and importlib.util.find_spec("triton") is not None
+    """Our kernels run there: a CUDA or ROCm device, Triton, and the C compiler that it needs."""
+    if device.type != "cuda" or importlib.util.find_spec("triton") is None:
+        return False
+    return "CC" in os.environ or any(map(shutil.which, ("gcc", "clang")))
 
 
 def set_threads(threads: int) -> None:

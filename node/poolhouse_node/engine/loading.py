@@ -152,6 +152,9 @@ class PartShelf:
                     file, architecture, config, loader, spec=suited, page_rows=self._page_rows
                 )
                 part.weight_bytes = need.weights
+                part.warm_up(watch.cancelled)
+                if watch.cancelled():
+                    raise LoadCancelled
                 shard = TorchShard(part, saved_states=saved_states, when_closed=give_back)
         part.when_freed = lambda: self._forget(spec, part)
         with self._lock:

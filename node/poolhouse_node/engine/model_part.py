@@ -10,6 +10,7 @@ import torch
 
 from poolhouse_node.engine.computing import TorchCompute
 from poolhouse_node.engine.devices import on_device
+from poolhouse_node.engine.graphs import without_captures
 from poolhouse_node.engine.paged.pages import PAGE_ROWS
 from poolhouse_node.engine.paged.pool import StatePool
 from poolhouse_node.engine.paged.sequence import RoomState
@@ -97,6 +98,43 @@ class ModelPart:
         model, head, pool = self.model, self.head, self.pool
         weights_bytes = sum(each.held_bytes for each in (model, head) if each)
         return Holding(self, weights_bytes, pool.held_bytes if pool else 0)
+
+    def warm_up(self, cancelled: Callable[[], bool] = lambda: False) -> None:
+        """Run frames of nobody's: compiling for the first ones takes seconds, in which a room
+        would wait for a lap. ``cancelled`` is asked between them.
+
+        Raises :class:`ShardError` when nothing can be computed here.
+        """
+        if self.pool is None or self.compute is None:
+            raise ShardError("This model part was closed.")
+        with (
+            self.turn,
+            without_captures(),
+            on_device(self.device),
+            torch.inference_mode(),
+        ):
+            room = RoomState(self.pool, self.state_shape, 0)
+            try:
+                for columns in self.compute.first_widths:
+                    if columns <= self.context_size and not cancelled():
+                        self._run_nobodys(self.compute, room, columns)
+            except RuntimeError as error:
+                first_line = str(error).partition("\n")[0]
+                raise ShardError(
+                    f"This GPU cannot run packed weights ({first_line}): use --precision exact."
+                ) from error
+            finally:
+                room.close()
+
+    def _run_nobodys(self, compute: Compute, room: RoomState, columns: int) -> None:
+        room.reset()
+        hidden = torch.zeros(columns, self.width, device=self.device)
+        with room.frame(0, columns, snapshots=False):
+            result = compute.run(room, hidden, 0, snapshots=False)
+        compute.pack(result)
+        if self.head is not None:
+            compute.top(result, 1)
+            compute.embed([0] * columns)
 
     def open_room(self, saved_states: int) -> RoomState:
         """Take a share of the pool for one more room. :meth:`close_room` gives it back."""

@@ -51,6 +51,9 @@ class KernelCompute:
     """
 
     columns_at_once = 1024
+    # One column, every width of operands, and the one that is a multiple of 16: kernels are
+    # compiled for each.
+    first_widths: tuple[int, ...] = (1, 4, 8, 16)
 
     def __init__(
         self,
