@@ -36,7 +36,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt tools/find-python
 	@touch $@
 
 $(VENV)/.test-programs: tools/need-debian
-	@tools/need-debian chromium=chromium redis-server=redis-server turnserver=coturn haproxy=haproxy ip=iproute2 systemd-analyze=systemd promtool=prometheus
+	@tools/need-debian chromium=chromium redis-server=redis-server turnserver=coturn haproxy=haproxy ip=iproute2 systemd-analyze=systemd promtool=prometheus curl=curl openssl=openssl
 	@touch $@
 
 $(VENV)/.image-programs: tools/need-debian

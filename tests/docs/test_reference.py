@@ -1,5 +1,6 @@
 """The reference pages are what the code says, and the check would notice if they were not."""
 
+import re
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -54,6 +55,15 @@ def test_secrets_of_the_environment_do_not_reach_the_pages(make_docs, monkeypatc
     monkeypatch.setenv("POOLHOUSE_NAME", "not-for-a-page")
     monkeypatch.setenv("POOLHOUSE_SIGNAL", "not-for-a-page")
     assert "not-for-a-page" not in "".join(make_docs.pages().values())
+
+
+def test_the_api_page_has_every_operation_and_every_type(make_docs):
+    page = make_docs.api()
+    assert "## POST /api/turn\n" in page
+    assert "| 429 | Too many; see Retry-After. | [Refusal](#refusal) as" in page
+    assert "list of [IceServer](#iceserver)" in page
+    for name in set(re.findall(r"\(#(\w+)\)", page)):
+        assert f"## {name}\n" in page.lower()
 
 
 def test_hidden_options_are_not_shown(make_docs):

@@ -38,18 +38,18 @@ REALM = "turn.test"
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Files of a certificate for one address that signs itself."""
+    """Files of a certificate for one address and one host that signs itself."""
 
     cert: Path
     key: Path
 
     @classmethod
-    def make(cls, folder: Path, address: str = LOOPBACK) -> Certificate:
+    def make(cls, folder: Path, address: str = LOOPBACK, host: str = "localhost") -> Certificate:
         """Write one into a folder."""
         private = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a relay of a test")])
         now = datetime.datetime.now(datetime.UTC)
-        names = [x509.IPAddress(ipaddress.ip_address(address)), x509.DNSName("localhost")]
+        names = [x509.IPAddress(ipaddress.ip_address(address)), x509.DNSName(host)]
         signed = (
             x509.CertificateBuilder()
             .subject_name(name)

@@ -1,7 +1,8 @@
 """What MkDocs does beside its own for the documentation: files of the root, diagrams, fences.
 
 * README, CONTRIBUTING, SECURITY and the like stand in the root, where people look for them. They
-  are pages of the site too, under ``project/``, and links lead there from everywhere.
+  are pages of the site too, under ``project/``, and links lead there from everywhere. So is what
+  the chart says of its values.
 * Scripts that the theme takes from another host lie on the site itself
   (``tools/site/package.json``).
 * What a fence says to the tests (``sh run ...``, see CONTRIBUTING) is not shown to readers.
@@ -28,8 +29,9 @@ PROJECT = {
     "CONTRIBUTING.md": "project/contributing.md",
     "SECURITY.md": "project/security.md",
     "LICENSE": "project/licence.md",
+    "helm/poolhouse/README.md": "reference/chart.md",
 }
-"""Where files of the root stand in the site."""
+"""Where files of the root, and the chart's values, stand in the site."""
 MODULES = ROOT / "tools/site/node_modules"
 DIAGRAMS = "@mermaid-js/tiny/dist/mermaid.tiny.js"
 SEARCH = "iframe-worker/shim/index.js"
