@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from poolhouse_node.cli.bench.shape import ShapeBench, bench_shape, parse_layers
+from poolhouse_node.cli.bench.shape_memory import dense_weight_bytes, require_memory
 from poolhouse_node.cli.bench.shape_model import config_of
+from poolhouse_node.cli.bench.shape_shards import make_shard
 from poolhouse_node.cli.bench.shapes import SHAPES, find_shape
 from poolhouse_node.cli.failures import CommandFailed
 from poolhouse_node.weights.catalogue import CATALOGUE
@@ -48,6 +50,30 @@ async def test_some_layers_are_measured_without_a_head(capsys):
 async def test_what_cannot_be_measured_is_said(changes, sentence):
     with pytest.raises(CommandFailed, match=sentence):
         await bench_shape(bench(**changes), as_json=True)
+
+
+@pytest.mark.parametrize("key", ["tiny", "tiny-moe"])
+@pytest.mark.parametrize("with_head", [True, False])
+def test_memory_is_counted_before_it_is_taken(key, with_head):
+    shape, cpu = find_shape(key), torch.device("cpu")
+    layers = (0, shape.layers)
+    shard = make_shard(shape, layers, cpu, quant="q4_0", seed=0, context=64, with_head=with_head)
+    counted = dense_weight_bytes(shape, layers, with_head=with_head)
+    assert counted == pytest.approx(shard.holding.weights_bytes, rel=0.02)
+
+
+def test_a_shape_too_large_for_the_machine_is_refused_with_the_figure():
+    """All of it is some 100 GiB in float32, which once ended the process, or another one."""
+    shape, free = find_shape("qwen3.8-27b"), 16 << 30
+    with pytest.raises(CommandFailed, match=r"need 9\d\.\d\d GB.*16\.00 GB are free.*--layers"):
+        require_memory(
+            shape,
+            (0, 64),
+            torch.device("cpu"),
+            context=2048,
+            with_head=True,
+            available=lambda _: free,
+        )
 
 
 def test_layers_are_a_range():

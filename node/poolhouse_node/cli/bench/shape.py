@@ -166,6 +166,7 @@ def _make_run(
     bench: ShapeBench, layers: tuple[int, int], device: torch.device
 ) -> tuple[ShapeRun, str]:
     """The run, and what its weights are."""
+    from poolhouse_node.cli.bench.shape_memory import require_memory
     from poolhouse_node.cli.bench.shape_runs import KernelRun, ShardRun
     from poolhouse_node.cli.bench.shape_shards import make_shard
 
@@ -176,6 +177,8 @@ def _make_run(
             shape, layers, device, quant=bench.quant, seed=bench.seed, context=context
         )
         return kernels, bench.quant
+    with_head = layers == (0, shape.layers)
+    require_memory(shape, layers, device, context=context, with_head=with_head)
     shard = make_shard(
         shape,
         layers,
@@ -183,7 +186,7 @@ def _make_run(
         quant=bench.quant,
         seed=bench.seed,
         context=context,
-        with_head=layers == (0, shape.layers),
+        with_head=with_head,
     )
     return ShardRun(shape, shard, context), "f32"
 
