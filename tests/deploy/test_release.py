@@ -96,12 +96,22 @@ def test_files_are_built_and_summed(release, tmp_path):
         inside = set(archive.namelist())
     assert "poolhouse_control/relay/templates/turnserver.conf.j2" in inside
     assert "poolhouse_node/cli/health.py" in inside
+    with tarfile.open(tmp_path / sdist) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    # Everything that its Makefile, tests and Dockerfiles need, and nothing that git leaves out.
+    assert packed == {*files_of_the_repository(), "PKG-INFO"}
     sums = dict(
         reversed(line.split("  ")) for line in (tmp_path / "SHA256SUMS").read_text().splitlines()
     )
     assert set(sums) == names - {"SHA256SUMS"}
     for name, digest in sums.items():
         assert hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() == digest
+
+
+def files_of_the_repository() -> set[str]:
+    words = ("git", "ls-files", "--cached", "--others", "--exclude-standard")
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+    return {name for name in done.stdout.splitlines() if (ROOT / name).is_file()}
 
 
 def test_the_chart_is_packed_the_same_each_time(release, tree, tmp_path):

@@ -49,9 +49,10 @@ def test_a_devices_folders_are_the_images_and_each_can_be_written():
     (container,) = node.spec["containers"]
     mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert volumes | {"/tmp"} <= mounts
-    for variable in container["env"]:
-        if variable["name"] in {"POOLHOUSE_STATE", "POOLHOUSE_CACHE", "TRITON_CACHE_DIR"}:
-            assert f"{variable['name']}={variable['value']}" in text
+    env = {variable["name"]: variable.get("value") for variable in container["env"]}
+    for name in ("POOLHOUSE_STATE", "POOLHOUSE_CACHE", "TRITON_CACHE_DIR", "NUMBA_CACHE_DIR"):
+        assert f"{name}={env[name]}" in text
+        assert env[name] in mounts
 
 
 @pytest.mark.parametrize(("part", "component"), [("control", "control"), ("node", "node")])

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from poolhouse_control.relay.ice import relay_urls, split
 from tests.support.chart import SCENARIOS, containers, of_kind, pods, render, scenario
 
 EVERY = pytest.mark.parametrize("name", SCENARIOS)
@@ -272,6 +273,40 @@ def test_policies_keep_devices_out_of_the_clusters_services():
         blocks = {peer["ipBlock"]["cidr"]: peer["ipBlock"]["except"] for peer in rule["to"]}
         assert set(blocks["0.0.0.0/0"]) == {"169.254.0.0/16", "10.96.0.0/12"}
         assert {"fe80::/10", "fd00:10:96::/112"} <= set(blocks["::/0"])
+
+
+@pytest.mark.parametrize(
+    ("values", "ports"),
+    [
+        ({"turn": {"urls": ["turn:relay.example.org"]}}, [3478]),
+        ({"turn": {"urls": ["turn:a:443", "turn:b:443?transport=udp", "turn:[::1]"]}}, [443, 3478]),
+        ({"turn": {"urls": ["turns:a:5349", "turn:a:3479?transport=tcp"]}}, []),
+        ({"turn": {"urls": ["stun:a:19302", "turns:b?transport=udp"]}}, [19302, 5349]),
+        ({"control": {"settings": {"POOLHOUSE_TURN_HOST": "relay.example.org"}}}, [3478]),
+        ({"relay": {
+            "enabled": True, "host": "a", "nodeAddressIsPublic": True, "port": 3500}}, [3500]),
+        ({}, []),
+    ],
+)  # fmt: skip
+def test_the_control_plane_may_ask_its_relays_whether_they_are_there(values, ports):
+    """Only by UDP, as RelayHealth does; a relay at 443 is common."""
+    turn = {"secret": {"name": "turn"}, **values.get("turn", {})}
+    found = render({**values, "turn": turn, "networkPolicy": {"enabled": True}})
+    (policy,) = [each["spec"] for each in of_kind(found, "NetworkPolicy")]
+    rules = [rule["ports"] for rule in policy["egress"] if "to" not in rule]
+    assert [port for rule in rules for port in rule] == [
+        {"protocol": "UDP", "port": port} for port in ports
+    ]
+    assert set(ports_asked_by(found)) == set(ports)
+
+
+def ports_asked_by(objects: list[dict]) -> list[int]:
+    """Where the control plane itself would send."""
+    (pod,) = [pod for pod in pods(objects) if pod.component == "control"]
+    env = {each["name"]: each.get("value", "") for each in pod.spec["containers"][0]["env"]}
+    urls = tuple(url for url in env.get("POOLHOUSE_TURN_URLS", "").split(",") if url)
+    found = [split(url) for url in relay_urls(urls, env.get("POOLHOUSE_TURN_HOST", ""))]
+    return [port for _, _, port, transport in filter(None, found) if transport == "udp"]
 
 
 def test_pools_on_one_machine_can_have_ports_of_their_own():

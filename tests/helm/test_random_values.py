@@ -31,6 +31,8 @@ QUICK = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow,
                                                            HealthCheck.filter_too_much]
 )  # fmt: skip
+A_BUSY_MACHINE = pytest.mark.timeout(90)
+"""Ten seconds on an idle one."""
 THOROUGH = settings(QUICK, max_examples=400)
 
 
@@ -73,12 +75,14 @@ def with_groups(values: dict, changes: list) -> dict:
     return made
 
 
+@A_BUSY_MACHINE
 @given(valid_values())
 @QUICK
 def test_values_of_the_schema_render_or_do_not_fit_together(values):
     check(values)
 
 
+@A_BUSY_MACHINE
 @given(wrongly_changed())
 @QUICK
 def test_wrong_values_are_refused_with_a_sentence(changed):

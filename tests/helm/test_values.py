@@ -85,6 +85,8 @@ def refusal(values: dict, release: str = "demo") -> str:
         ("nodes.pools.gpu", {**CPU_POOL, "device": "tpu"}),
         ("nodes.pools.gpu", {**CPU_POOL, "settings": {"POOLHOUSE_ROOM": "a link"}}),
         ("nodes.pools.gpu", {**CPU_POOL, "podDisruptionBudget": {"minAvailable": 1}}),
+        ("nodes.pools.gpu", {**CPU_POOL, "replicas": 1001}),  # names have room for 999
+        ("nodes.pools.gpu", {**CPU_POOL, "autoscaling": {"maxReplicas": 1001}}),
         ("nodes.defaults.pledgeGB", "1"),
         ("host.options.code", "4TK-G9P"),
         ("host.options.no-such", 1),
@@ -140,6 +142,15 @@ def test_the_schema_has_a_word_for_every_value():
         ),
         ({"control": {"ingress": {"enabled": True}}}, "Set control.ingress.hosts"),
         ({"control": {"httpRoute": {"enabled": True}}}, "Set control.httpRoute.parentRefs"),
+        (
+            {"control": {"ingress": {"enabled": True, "hosts": ["*.example.org"]}}},
+            "http://*.example.org is no address",
+        ),
+        (
+            {"control": {"httpRoute": {
+                "enabled": True, "parentRefs": [{"name": "g"}], "hostnames": ["*.example.org"]}}},
+            "name a host without * first",
+        ),
         ({"turn": {"cloudflare": {"keyId": "k"}}}, "Set turn.cloudflare.tokenSecret.name"),
         ({"turn": {"urls": ["turn:relay.example.org"]}}, "Set turn.secret.name"),
         ({"nodes": {"pools": {"gpu": {"pledgeGB": 1}}}}, "Set nodes.pools.gpu.roomSecret.name"),
@@ -187,6 +198,12 @@ def test_the_schema_has_a_word_for_every_value():
             "Set relay.replicas to 1",
         ),
         ({"relay": {"enabled": True, "maxPort": 1024}}, "maxPort is not above"),
+        (
+            {"relay": {"enabled": True, "port": 5349, "tls": {"secretName": "t"}}},
+            "relay.port and relay.tlsPort are both 5349",
+        ),
+        ({"relay": {"enabled": True, "port": 49152}}, "relay.port is 49152, which is one of"),
+        ({"relay": {"enabled": True, "tlsPort": 65535}}, "relay.tlsPort is 65535, which is one of"),
         (
             {"networkPolicy": {"enabled": True}, "nodes": {"pools": {"cpu": CPU_POOL}}},
             "networkPolicy.serviceCIDRs is empty",

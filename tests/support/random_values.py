@@ -68,7 +68,7 @@ def _text(schema: Schema) -> st.SearchStrategy[str]:
     if "pattern" not in schema:
         return st.text(st.characters(codec="ascii", categories=["L", "N", "P"]), max_size=12)
     found = st.from_regex(schema["pattern"].replace("$", r"\Z"), fullmatch=True)
-    longest = min(schema.get("maxLength", 60), 60)
+    longest = min(schema.get("maxLength", 80), 80)  # a digest has 71
     return found.filter(lambda text: len(text) <= longest and text.isprintable())
 
 

@@ -36,6 +36,8 @@ HOST = r"^[a-z0-9.*-]+$"
 ADDRESS = r"[0-9a-fA-F:.]+"
 ORIGIN = r"https?://[^/\s?#@]+"
 PORT = whole(1, 65535)
+_MOST_PODS = 1000
+"""Of a pool: names of devices have room for ordinals up to 999."""
 
 # Kubernetes' own fields, the same for every workload. Null and empty mean: not there.
 PASSED_ON: dict[str, Schema] = {
@@ -121,7 +123,7 @@ def _workload(properties: dict[str, Schema], optional: tuple[str, ...] = ()) -> 
 
 def _device() -> dict[str, Schema]:
     return {
-        "replicas": whole(0),
+        "replicas": whole(0, _MOST_PODS),
         "device": choice("cuda", "cpu"),
         "image": ref("image"),
         "gpu": record(
@@ -170,7 +172,7 @@ def _device() -> dict[str, Schema]:
             {
                 "enabled": FLAG,
                 "minReplicas": whole(0),
-                "maxReplicas": whole(1),
+                "maxReplicas": whole(1, _MOST_PODS),
                 "prometheus": record({"serverAddress": TEXT, "query": TEXT, "threshold": TEXT}),
             }
         ),

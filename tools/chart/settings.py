@@ -14,6 +14,8 @@ __all__ = ["control_settings", "coturn_settings", "host_options", "node_settings
 
 JOINED = {"POOLHOUSE_TURN_ALLOWED_ORIGINS"}
 """The chart sets it, with what a person says behind its own."""
+READ = {"POOLHOUSE_TURN_HOST"}
+"""The chart reads it, to let the control plane ask that relay whether it is there."""
 OF_THE_CHART = {"wait", "deny-unknown", "code"}
 """Options of `poolhouse host` that are values of their own, or that the invite link tells."""
 SECRET = {"POOLHOUSE_ROOM", "POOLHOUSE_API_TOKEN", "POOLHOUSE_INVITE"}
@@ -23,7 +25,7 @@ def control_settings(templates: Path) -> list[str]:
     """Variables of the control plane but secrets and those that the chart decides."""
     from poolhouse_control.settings import describe
 
-    return _allowed(describe(), _named(templates, "_control.tpl") - JOINED)
+    return _allowed(describe(), _named(templates, "_control.tpl") - JOINED - READ)
 
 
 def coturn_settings(templates: Path) -> list[str]:

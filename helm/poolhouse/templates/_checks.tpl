@@ -60,6 +60,9 @@ do. The schema looks at each value alone. */}}
 {{- if and $control.httpRoute.enabled (not $control.httpRoute.parentRefs) }}
 - control.httpRoute names no gateway. Set control.httpRoute.parentRefs.
 {{- end }}
+{{- if contains "*" (include "poolhouse.control.publicUrl" .) }}
+- {{ include "poolhouse.control.publicUrl" . }} is no address that devices could use. Set control.publicUrl, or name a host without * first.
+{{- end }}
 {{- if and .Values.turn.cloudflare.keyId (not .Values.turn.cloudflare.tokenSecret.name) }}
 - turn.cloudflare.keyId needs the API token of that key. Set turn.cloudflare.tokenSecret.name.
 {{- end }}
@@ -113,5 +116,14 @@ do. The schema looks at each value alone. */}}
 {{- end }}
 {{- if le (int $relay.maxPort) (int $relay.minPort) }}
 - relay.maxPort is not above relay.minPort. Raise it.
+{{- end }}
+{{- if and $relay.tls.secretName (eq (int $relay.port) (int $relay.tlsPort)) }}
+- relay.port and relay.tlsPort are both {{ $relay.port }}. Change one of them.
+{{- end }}
+{{- range $name := list "port" "tlsPort" }}
+{{- $port := int (get $relay $name) }}
+{{- if and (ge $port (int $relay.minPort)) (le $port (int $relay.maxPort)) }}
+- relay.{{ $name }} is {{ $port }}, which is one of the ports of relayed traffic. Take one below relay.minPort.
+{{- end }}
 {{- end }}
 {{- end -}}

@@ -48,6 +48,22 @@
 {{- join "," $urls -}}
 {{- end -}}
 
+{{/* UDP ports at which the control plane asks relays whether they are there, as a JSON list. */}}
+{{- define "poolhouse.control.relayPorts" -}}
+{{- $ports := list -}}
+{{- range splitList "," (include "poolhouse.control.relayUrls" .) -}}
+  {{- $isPlain := and (regexMatch "^(turn|stun):" .) (not (contains "?" .)) -}}
+  {{- if or $isPlain (hasSuffix "?transport=udp" .) -}}
+  {{- $given := regexFind ":[0-9]+(\\?|$)" . | trimPrefix ":" | trimSuffix "?" -}}
+  {{- $ports = append $ports (default (ternary 5349 3478 (hasPrefix "turns:" .)) $given | int) -}}
+  {{- end -}}
+{{- end -}}
+{{- if and (not (include "poolhouse.control.relayUrls" .)) (get (default dict .Values.control.settings) "POOLHOUSE_TURN_HOST") -}}
+{{- $ports = list 3478 -}}
+{{- end -}}
+{{- toJson (uniq $ports) -}}
+{{- end -}}
+
 {{/* Variables that the chart decides. */}}
 {{- define "poolhouse.control.env" -}}
 {{- $control := .Values.control -}}

@@ -3,6 +3,7 @@
 POOLHOUSE_STATE: /var/lib/poolhouse
 POOLHOUSE_CACHE: /var/cache/poolhouse
 TRITON_CACHE_DIR: /var/cache/poolhouse-kernels
+NUMBA_CACHE_DIR: /var/cache/poolhouse-kernels
 {{- end -}}
 
 {{/* Secrets of a device: (dict "of" workload "link" variable of the invite link). */}}
