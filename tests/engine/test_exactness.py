@@ -42,11 +42,15 @@ def assert_same_choice(got: torch.Tensor, wanted: torch.Tensor, difference: floa
     assert torch.equal(got.argmax(1)[clear], wanted.argmax(1)[clear])
 
 
-@pytest.fixture(scope="module", params=SMALL_SHAPES)
+MODELS = [(name, precision) for name in SMALL_SHAPES for precision in ("exact", "packed")]
+
+
+@pytest.fixture(scope="module", params=MODELS, ids="-".join)
 def small(request, tmp_path_factory):
+    name, precision = request.param
     path = tmp_path_factory.mktemp("exact") / "model.gguf"
-    ModelMaker(SMALL_SHAPES[request.param]).write_gguf(path)
-    shard = load_shard(path, (0, 8), context_size=64, host=True, device="cpu")
+    ModelMaker(SMALL_SHAPES[name]).write_gguf(path)
+    shard = load_shard(path, (0, 8), context_size=64, host=True, device="cpu", precision=precision)
     yield shard
     shard.close()
 
