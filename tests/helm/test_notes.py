@@ -48,3 +48,9 @@ def test_notes_tell_no_secret(name):
     notes = render_notes(scenario(name))
     assert "#k=" not in notes
     assert "get secret" not in notes
+
+
+def test_notes_tell_nothing_of_a_control_plane_that_is_elsewhere():
+    ingress = {"enabled": True, "hosts": ["a.example.org"]}
+    notes = render_notes({"control": {"enabled": False, "ingress": ingress}})
+    assert "a.example.org" not in notes
