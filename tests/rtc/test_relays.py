@@ -89,8 +89,13 @@ def test_a_refresh_that_fails_comes_again_as_if_the_life_were_a_quarter():
     assert asked_at(lender, 7500) == [0, 2700, 3375, 4050, 6750, 7425]
 
 
-def test_a_control_plane_that_lends_nothing_yet_is_asked_again():
-    assert asked_at(Lender(None, None, grant(3600)), 4000) == [0, 675, 1350]
+def test_a_control_plane_that_was_late_at_first_is_asked_again_soon():
+    assert asked_at(Lender(None, grant(3600)), 2800) == [0, 15, 2715]
+
+
+def test_a_control_plane_that_lends_nothing_is_asked_less_and_less():
+    asked = asked_at(Lender(*[None] * 20), 3000)
+    assert asked == [0, 15, 45, 105, 225, 465, 945, 1620, 2295, 2970]
 
 
 def test_each_refresh_tells_what_is_new_and_a_failure_tells_nothing():

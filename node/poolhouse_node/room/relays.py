@@ -11,6 +11,7 @@ __all__ = [
     "LONGEST_LIFE_S",
     "asks_default_relay",
     "credential_life_s",
+    "first_retry_after_s",
     "is_reusable",
     "refresh_after_s",
     "retry_after_s",
@@ -20,6 +21,8 @@ __all__ = [
 DEFAULT_LIFE_S: Final = 3600.0
 LONGEST_LIFE_S: Final = 86_400.0
 """No service gives longer ones; what says more is asked again after this."""
+_FIRST_RETRY_S: Final = 15.0
+_DOUBLINGS_MOST: Final = 16
 _SOONEST_REFRESH_S: Final = 60.0
 
 
@@ -66,6 +69,15 @@ def refresh_after_s(life_s: float, age_s: float = 0.0) -> float:
 def retry_after_s(life_s: float) -> float:
     """Wait after a refresh that failed: as if the life were a quarter as long."""
     return refresh_after_s(life_s / 4)
+
+
+def first_retry_after_s(tries: int) -> float:
+    """Wait after ``tries`` in a row that never brought a relay: short, then doubled.
+
+    The first may have come while the control plane was busy or starting.
+    """
+    longest_s = retry_after_s(DEFAULT_LIFE_S)
+    return min(_FIRST_RETRY_S * 2.0 ** min(tries - 1, _DOUBLINGS_MOST), longest_s)
 
 
 def weights_may_cross(relayed: bool | None, *, relay_configured: bool) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from poolhouse_node.room.relays import (
-    DEFAULT_LIFE_S,
+    first_retry_after_s,
     is_reusable,
     refresh_after_s,
     retry_after_s,
@@ -113,14 +113,17 @@ class Relays:
     ) -> None:
         """Ask again at three quarters of every life, for ever; tell ``changed`` what came.
 
-        After an answer without a relay it is asked again as if the life were a quarter as long.
+        After an answer without a relay it is asked again as if the life were a quarter as long;
+        while there never was one, soon and then less and less.
         """
+        failures = 1
         delay_s = self._due_in_s(caller)
         while True:
             await asyncio.sleep(delay_s)
             grant = await self._renew(caller)
             if grant is None:
-                delay_s = retry_after_s(self._life_s(caller))
+                failures += 1
+                delay_s = self._retry_after_s(caller, failures)
             else:
                 await changed(grant)
                 delay_s = refresh_after_s(grant.life_s)
@@ -134,12 +137,12 @@ class Relays:
     def _due_in_s(self, caller: RelayCaller) -> float:
         held = self._held.get(origin_of(caller.server))
         if held is None:
-            return retry_after_s(DEFAULT_LIFE_S)
+            return first_retry_after_s(1)
         return refresh_after_s(held.grant.life_s, _now() - held.got_at)
 
-    def _life_s(self, caller: RelayCaller) -> float:
+    def _retry_after_s(self, caller: RelayCaller, failures: int) -> float:
         held = self._held.get(origin_of(caller.server))
-        return DEFAULT_LIFE_S if held is None else held.grant.life_s
+        return first_retry_after_s(failures) if held is None else retry_after_s(held.grant.life_s)
 
 
 def _now() -> float:
