@@ -51,6 +51,7 @@ async def linked(control, dialing="libdatachannel", answering="libdatachannel", 
 
 
 @pairings
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("size_bytes", [10_240, 163_840], ids=["10KB", "160KB"])
 async def test_sixty_frames_in_order_over_four_associations(dialing, answering, size_bytes):
     count = 60 if size_bytes < 100_000 or "aiortc" not in (dialing, answering) else 20
@@ -61,7 +62,9 @@ async def test_sixty_frames_in_order_over_four_associations(dialing, answering, 
         for position in range(count):
             link.send_frame(frame(position, size_bytes))
             other.send_frame(frame(position, size_bytes))
-        await until(lambda: len(host_events.frames) == len(guest_events.frames) == count)
+        await until(
+            lambda: len(host_events.frames) == len(guest_events.frames) == count, timeout_s=40
+        )
         assert positions(host_events) == positions(guest_events) == list(range(count))
         assert host_events.frames[7] == frame(7, size_bytes)
         assert link.transport.startswith(f"{dialing} ")
