@@ -9,7 +9,7 @@ import time
 import pytest
 
 from poolhouse_node.wire.codes import make_code
-from tests.support.images import Container, first_process, images
+from tests.support.images import Container, first_process, images, kill_container
 from tests.support.model import smollm2_path
 from tests.support.namespaces import networks
 from tests.support.program import Program
@@ -63,7 +63,7 @@ def test_the_control_plane(store, tmp_path, uid):
             can_write_only_where_it_should(container, program)
             assert ends_on_sigterm(program) == 0
         finally:
-            program.kill()
+            kill_container(program)
         assert '"event": "control.stopped"' in program.stderr
         sbom = (root / "usr/share/doc/poolhouse/sbom.cdx.json").read_text()
         assert '"litestar"' in sbom
@@ -102,7 +102,7 @@ def test_a_relay_with_the_file_of_the_control_plane(store, tmp_path, uid):
                 assert container.is_well(program), program.stdout
                 ends_on_sigterm(program)
             finally:
-                program.kill()
+                kill_container(program)
     log = program.stdout + program.stderr
     assert "Bad configuration format" not in log
     assert "CONFIG ERROR" not in log
@@ -154,7 +154,7 @@ def test_a_room_of_nodes(store, tmp_path, uid):
             assert ends_on_sigterm(hosting) == 143
         finally:
             for program in programs:
-                program.kill()
+                kill_container(program)
 
 
 def give_model(container: Container) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
 from contextlib import contextmanager, suppress
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from tests.support.namespaces import Namespace
 
-__all__ = ["Container", "Image", "Images", "images"]
+__all__ = ["Container", "Image", "Images", "first_process", "images", "kill_container"]
 
 _BASE = "localhost/base"
 _CERTIFICATES = "/etc/ssl/certs"
@@ -134,7 +135,7 @@ class Container:
         mounts = {self.volume(target): target for target in self.config.get("Volumes") or {}}
         pairs = [str(word) for pair in (mounts | dict(self.binds)).items() for word in pair]
         words = [*self.config["Entrypoint"], *(command or self.config["Cmd"] or ())]
-        isolated = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", _INSIDE]
+        isolated = ["unshare", "--mount", "--pid", "--fork", "sh", "-euc", _INSIDE]
         with self.place.entered():
             return Program.of(
                 [*isolated, "sh", str(self.root), *pairs, "--", *self._as_user(words)]
@@ -175,9 +176,18 @@ def first_process(program: Program) -> int:
     children = Path(f"/proc/{program.process.pid}/task/{program.process.pid}/children")
     deadline = time.monotonic() + PATIENCE_S
     while not (found := children.read_text().split()):
+        if program.process.poll() is not None:
+            raise ProcessLookupError
         assert time.monotonic() < deadline
         time.sleep(0.01)
     return int(found[0])
+
+
+def kill_container(program: Program) -> None:
+    """Whatever is left of it. A process that changed its user no longer dies with its parent."""
+    with suppress(OSError):  # it ended by itself
+        os.kill(first_process(program), signal.SIGKILL)
+    program.kill()
 
 
 @contextmanager
