@@ -100,7 +100,7 @@ def test_a_relay_with_the_file_of_the_control_plane(store, tmp_path, uid):
             program = container.start("-c", "/mnt/turnserver.conf", "--log-file", "stdout")
             try:
                 assert container.is_well(program), program.stdout
-                ends_on_sigterm(program)
+                assert ends_on_sigterm(program) == 143
             finally:
                 kill_container(program)
     log = program.stdout + program.stderr
