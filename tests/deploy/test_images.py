@@ -1,4 +1,7 @@
-"""Each image is built and run: any uid, a read-only root, its health check, its end."""
+"""Each image is built and run: any uid, a read-only root, its health check, its end.
+
+torch makes it slow and large: some ten minutes, and at times 30 GB of disk.
+"""
 
 import os
 import random

@@ -56,6 +56,7 @@ class Images:
             command += ["--volume", f"{_CERTIFICATES}:{_CERTIFICATES}:ro"]
         command += ["--target", target] if target else []
         self.run(*command, "--file", str(DEPLOY / f"{name}.Dockerfile"), str(DEPLOY.parent))
+        self.run("rm", "--all")  # every step left a container, as large as what it added
         return Image(self, tag)
 
     def run(self, *arguments: str) -> str:
