@@ -1,5 +1,6 @@
 """The chart and the images agree: names, tags, folders, ports, the user."""
 
+import json
 import re
 import sys
 from importlib.machinery import SourceFileLoader
@@ -64,11 +65,16 @@ def test_ports_are_those_that_the_image_exposes(part, component):
 
 
 @pytest.mark.parametrize(
-    ("part", "entry"), [("control", "poolhouse"), ("node", "poolhouse"), ("relay", "turnserver")]
+    ("part", "entry"),
+    [
+        ("control", ["poolhouse"]),
+        ("node", ["poolhouse"]),
+        ("relay", ["tini", "--", "turnserver"]),
+    ],
 )
 def test_arguments_go_to_the_program_without_a_shell(part, entry):
     text = dockerfile(part)
-    assert f'ENTRYPOINT ["{entry}"]' in text
+    assert f"ENTRYPOINT {json.dumps(entry)}" in text
     assert re.search(r"^USER 10001:0$", text, re.MULTILINE)
     for pod in everything():
         assert pod.spec["securityContext"]["runAsUser"] == 10001
