@@ -20,7 +20,10 @@ def test_a_room_of_two_processes_accounts_for_every_token(capsys):
     token_ms = parts.pop("token")
     assert sum(parts.values()) == pytest.approx(token_ms)
     assert figures["room_tokens_per_s"] == pytest.approx(1e3 / token_ms)
-    assert min(parts["host_layers"], parts["worker_layers"], parts["head"], parts["wire"]) > 0
+    assert min(parts["host_layers"], parts["worker_layers"], parts["head"]) > 0
+    # A worker may be still in its call to send when the host has the frame: only both together
+    # are sure to take time.
+    assert parts["wire"] + parts["loops"] > 0
 
 
 @pytest.mark.parametrize("text", ["cpu", "cpu,", ",cpu", "cpu,cpu,cpu"])
