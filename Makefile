@@ -69,7 +69,7 @@ test: lint types walls model $(VENV)/.test-programs $(MODULES) ## every test but
 # ---- the fast loop ------------------------------------------------------------------------------
 
 .PHONY: check
-check: lint types walls unit ## format, lint, types, walls, unit tests: below a minute
+check: lint types walls unit ## format, lint, types, walls, unit tests: a minute or so
 
 .PHONY: fmt
 fmt: $(VENV)/.installed ## format and fix what can be fixed
