@@ -15,19 +15,19 @@ ARG TORCH_INDEX=""
 WORKDIR /src
 # pip stays in /build: what goes into the image has no installer.
 RUN python3 -m venv /build && python3 -m venv --without-pip /opt/poolhouse
-ENV PIP_CONSTRAINT=/src/constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1
+ENV PIP_CONSTRAINT=/src/constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CACHE_DIR=/var/cache/pip
 COPY constraints.txt pyproject.toml tools/list-requirements ./
 # A layer of its own: torch is most of the image.
-RUN --mount=type=cache,target=/root/.cache/pip \
+RUN --mount=type=cache,target=/var/cache/pip \
     /build/bin/pip --python /opt/poolhouse install ${TORCH_INDEX:+--index-url "${TORCH_INDEX}"} torch
-RUN --mount=type=cache,target=/root/.cache/pip \
+RUN --mount=type=cache,target=/var/cache/pip \
     /build/bin/pip install cyclonedx-bom \
     && python3 list-requirements node fast > requirements.txt \
     && /build/bin/pip --python /opt/poolhouse install --requirement requirements.txt
 COPY LICENSE README.md ./
 COPY control control
 COPY node node
-RUN --mount=type=cache,target=/root/.cache/pip \
+RUN --mount=type=cache,target=/var/cache/pip \
     /build/bin/pip --python /opt/poolhouse install --no-deps . \
     && /build/bin/cyclonedx-py environment --output-reproducible --of JSON \
        --pyproject pyproject.toml --output-file sbom.cdx.json /opt/poolhouse/bin/python
