@@ -7,6 +7,7 @@ import pytest
 
 from poolhouse_node.cli import machine
 from poolhouse_node.cli.machine import (
+    default_pledge_gb,
     device_name,
     fair_threads,
     free_cores,
@@ -39,7 +40,36 @@ def test_free_cores_know_load_and_container_limits(monkeypatch, tmp_path, quota,
     path = tmp_path / "cpu.max"
     if quota is not None:
         path.write_text(quota)
-    assert free_cores(path) == cores
+    assert free_cores((tmp_path,)) == cores
+
+
+@pytest.mark.parametrize(
+    ("limit_gb", "devices", "pledge_gb"),
+    [
+        (None, 1, 32.0),
+        (None, 3, 10.7),
+        (64, 1, 32.0),  # of a machine with so much memory: no limit
+        (40, 1, 36.0),
+        (12, 1, 8.0),
+        (6, 1, 3.0),
+        (24, 2, 8.0),
+        (0.5, 1, 0.2),
+        (0.01, 1, 0.1),
+    ],
+)
+def test_a_containers_limit_is_lent_and_not_the_machines_memory(
+    monkeypatch, tmp_path, limit_gb, devices, pledge_gb
+):
+    monkeypatch.setattr(machine, "memory_gb", lambda: 64.0)
+    text = "max" if limit_gb is None else str(round(limit_gb * 2**30))
+    (tmp_path / "memory.max").write_text(text)
+    assert default_pledge_gb(devices, "cpu", (tmp_path,)) == pledge_gb
+
+
+def test_a_large_container_lends_no_more_than_rooms_count(monkeypatch, tmp_path):
+    monkeypatch.setattr(machine, "memory_gb", lambda: 512.0)
+    (tmp_path / "memory.max").write_text(str(256 * 2**30))
+    assert default_pledge_gb(1, "cpu", (tmp_path,)) == 64.0
 
 
 @pytest.mark.parametrize(("found", "has"), [(object(), True), (None, False)])

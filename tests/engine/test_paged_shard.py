@@ -422,14 +422,14 @@ class TestMemory:
     def test_free_memory_is_the_containers_if_that_is_less(self, tmp_path):
         meminfo = tmp_path / "meminfo"
         meminfo.write_text("MemTotal: 9 kB\nMemAvailable:    5000 kB\n")
-        assert free_here(meminfo, tmp_path) == 5000 * 1024
+        assert free_here(meminfo, (tmp_path,)) == 5000 * 1024
         for name, text in (
             ("memory.max", "4000000"),
             ("memory.current", "3000000"),
             ("memory.stat", "anon 5\ninactive_file 700000\nactive_file 300000\n"),
         ):
             (tmp_path / name).write_text(text)
-        assert free_here(meminfo, tmp_path) == 2_000_000
+        assert free_here(meminfo, (tmp_path,)) == 2_000_000
         (tmp_path / "memory.max").write_text("max")
-        assert free_here(meminfo, tmp_path) == 5000 * 1024
-        assert free_here(tmp_path / "none", tmp_path) is None
+        assert free_here(meminfo, (tmp_path,)) == 5000 * 1024
+        assert free_here(tmp_path / "none", (tmp_path,)) is None

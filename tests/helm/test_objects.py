@@ -259,9 +259,19 @@ def test_a_cpu_pool_needs_no_card():
     container = container_of("cpu-pool", "demo-poolhouse-cpu")
     assert container["resources"]["limits"] == {"memory": "12Gi", "cpu": 4}
     assert container["image"].endswith("-cpu")
-    (pod,) = [pod for pod in pods(objects("cpu-pool")) if pod.component == "node"]
+    (pod,) = [pod for pod in pods(objects("cpu-pool"))
+              if pod.owner["metadata"]["name"] == "demo-poolhouse-cpu"]  # fmt: skip
     assert "tolerations" not in pod.spec
     assert "volumeClaimTemplates" not in pod.owner["spec"]
+
+
+def test_a_pool_with_a_limit_needs_no_pledge():
+    """The program lends what the limit leaves; Kubernetes requests as much as the limit."""
+    container = container_of("cpu-pool", "demo-poolhouse-limited")
+    assert container["resources"] == {"requests": {}, "limits": {"memory": "16Gi"}}
+    assert "POOLHOUSE_PLEDGE" not in {each["name"] for each in container["env"]}
+    said = container_of("cpu-pool", "demo-poolhouse-cpu")["env"]
+    assert {"name": "POOLHOUSE_PLEDGE", "value": "8"} in said
 
 
 def test_policies_keep_devices_out_of_the_clusters_services():

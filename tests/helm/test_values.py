@@ -156,6 +156,10 @@ def test_the_schema_has_a_word_for_every_value():
         ({"nodes": {"pools": {"gpu": {"pledgeGB": 1}}}}, "Set nodes.pools.gpu.roomSecret.name"),
         ({"nodes": {"pools": {"gpu": {"roomSecret": ROOM}}}}, "Set nodes.pools.gpu.pledgeGB"),
         (
+            {"host": {"enabled": True, "roomSecret": ROOM, "resources": {"limits": {"cpu": 4}}}},
+            "or host.resources.limits.memory",
+        ),
+        (
             {"control": {"enabled": False}, "nodes": {"pools": {"cpu": CPU_POOL}}},
             "Set nodes.signal",
         ),

@@ -77,8 +77,9 @@ do. The schema looks at each value alone. */}}
 {{- if not $of.roomSecret.name }}
 - {{ .where }} has no room. Set {{ .where }}.roomSecret.name to a Secret with an invite link (`poolhouse room new` makes one).
 {{- end }}
-{{- if not $of.pledgeGB }}
-- {{ .where }} lends nothing. Set {{ .where }}.pledgeGB: below the memory of the card, or of the machine on a CPU.
+{{- $limits := default dict (get (default dict $of.resources) "limits") }}
+{{- if not (or $of.pledgeGB (get $limits "memory")) }}
+- {{ .where }} has no limit on memory. Set {{ .where }}.pledgeGB to what it lends, or {{ .where }}.resources.limits.memory.
 {{- end }}
 {{- if not (or .ctx.Values.control.enabled .ctx.Values.nodes.signal) }}
 - {{ .where }} does not know where its room is. Set nodes.signal, or control.enabled to true.

@@ -20,7 +20,7 @@ NUMBA_CACHE_DIR: /var/cache/poolhouse-kernels
 {{- $_ := set $env "POOLHOUSE_NAME" (dict "fieldRef" (dict "fieldPath" "metadata.name")) -}}
 {{- $_ := set $env "POOLHOUSE_SIGNAL" (include "poolhouse.signal" .ctx) -}}
 {{- $_ := set $env "POOLHOUSE_DEVICE" .of.device -}}
-{{- $_ := set $env "POOLHOUSE_PLEDGE" (toString .of.pledgeGB) -}}
+{{- with .of.pledgeGB }}{{ $_ := set $env "POOLHOUSE_PLEDGE" (toString .) }}{{ end -}}
 {{- $_ := set $env "POOLHOUSE_METRICS_BIND" .ctx.Values.listenAddress -}}
 {{- $_ := set $env "POOLHOUSE_METRICS_PORT" (include "poolhouse.text" .of.metricsPort) -}}
 {{- with .of.udpPorts }}{{ $_ := set $env "POOLHOUSE_UDP_PORTS" . }}{{ end -}}
@@ -30,10 +30,14 @@ NUMBA_CACHE_DIR: /var/cache/poolhouse-kernels
 {{- toJson (merge $env .own) -}}
 {{- end -}}
 
-{{/* Resources: memory for what is pledged and 4 GiB (page cache, pinned buffers), and the card. */}}
+{{/* Resources: memory for what is pledged and 4 GiB (page cache, pinned buffers), and the card. Without a
+pledge the limit on memory comes from values, and Kubernetes requests as much. */}}
 {{- define "poolhouse.device.resources" -}}
+{{- $amounts := dict "requests" dict "limits" dict -}}
+{{- if .of.pledgeGB -}}
 {{- $memory := printf "%dGi" (ceil (addf .of.pledgeGB 4) | int) -}}
-{{- $amounts := dict "requests" (dict "memory" $memory) "limits" (dict "memory" $memory) -}}
+{{- $amounts = dict "requests" (dict "memory" $memory) "limits" (dict "memory" $memory) -}}
+{{- end -}}
 {{- $gpu := .of.gpu -}}
 {{- if and (eq .of.device "cuda") $gpu.resource -}}
 {{- $_ := set $amounts.limits $gpu.resource (int $gpu.count) -}}

@@ -11,7 +11,7 @@ import shutil
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
-from poolhouse_node.cli.machine import default_pledge_gb, memory_gb, usable_cores
+from poolhouse_node.cli.machine import container_gb, default_pledge_gb, memory_gb, usable_cores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,8 +63,10 @@ def _python() -> Finding:
 
 
 def _machine() -> Finding:
+    limit = container_gb()
+    allowed = f", {limit:.1f} GB of them in this container" if limit is not None else ""
     words = (
-        f"{usable_cores()} cores, {memory_gb():.1f} GB of memory; "
+        f"{usable_cores()} cores, {memory_gb():.1f} GB of memory{allowed}; "
         f"would lend {default_pledge_gb(device='auto')} GB unless told otherwise"
     )
     return Finding("machine", "ok", words)

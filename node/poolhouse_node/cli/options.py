@@ -152,7 +152,8 @@ Pledge = Annotated[
         metavar="GB",
         min=0.001,
         max=4096,
-        help="Memory this device lends. Default: half of the machine's, or most of its GPU's.",
+        help="Memory this device lends. Default: most of its GPU's, half of the machine's, or what "
+        "a container's limit leaves after 4 GB.",
         envvar="POOLHOUSE_PLEDGE",
     ),
 ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from poolhouse_node.container import memory_left_bytes
 from poolhouse_node.engine.paged.pages import PAGE_ROWS
 from poolhouse_node.engine.paged.pool import RoomShare, share_bytes
 from poolhouse_node.shard import OutOfMemory
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["MemoryNeed", "available_bytes", "free_here", "held_as", "weight_bytes"]
 
 _PROC = Path("/proc/meminfo")
-_CGROUP = Path("/sys/fs/cgroup")
 _GB = 2**30  # as pledges are counted
 
 
@@ -89,10 +89,10 @@ def available_bytes(device: torch.device) -> int | None:
     return free_here()
 
 
-def free_here(meminfo: Path = _PROC, cgroup: Path = _CGROUP) -> int | None:
+def free_here(meminfo: Path = _PROC, groups: Iterable[Path] | None = None) -> int | None:
     """Of the machine, or of the container if it may use less. Cached files count as free."""
     machine = _meminfo_available(meminfo)
-    container = _container_left(cgroup)
+    container = memory_left_bytes(groups)
     known = [each for each in (machine, container) if each is not None]
     return min(known) if known else None
 
@@ -105,14 +105,3 @@ def _meminfo_available(path: Path) -> int | None:
     except (OSError, ValueError, IndexError):
         pass
     return None
-
-
-def _container_left(cgroup: Path) -> int | None:
-    try:
-        limit = int((cgroup / "memory.max").read_text(encoding="ascii"))
-        used = int((cgroup / "memory.current").read_text(encoding="ascii"))
-        stat = (cgroup / "memory.stat").read_text(encoding="ascii")
-        files = [int(line.split()[1]) for line in stat.splitlines() if "active_file" in line]
-    except (OSError, ValueError, IndexError):  # no container, or "max"
-        return None
-    return max(0, limit - used + sum(files))
