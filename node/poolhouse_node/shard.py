@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "BeyondPledge",
     "FakeShard",
     "Hidden",
     "Holding",
@@ -46,6 +47,14 @@ class ShardError(Exception):
 
 class OutOfMemory(ShardError):
     """The device had too little memory for what was asked."""
+
+
+class BeyondPledge(OutOfMemory):
+    """The device lends less than what was asked takes here, which is ``needed_bytes``."""
+
+    def __init__(self, why: str, needed_bytes: int) -> None:
+        super().__init__(why)
+        self.needed_bytes = needed_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,9 +81,9 @@ async def test_rooms_share_turns_weights_and_the_pledge(devices):
     assert await task == 0
 
 
-async def test_a_single_room_has_no_budget_and_no_label(devices, capsys):
+async def test_a_single_room_may_take_the_pledge_and_has_no_label(devices, capsys):
     task = await joining("4TK-G9P")
-    assert devices["4TKG9P"].given["loader"].budget is None
+    assert devices["4TKG9P"].given["loader"].budget.left_bytes() == 4 * GIB
     devices["4TKG9P"].over.set_result(1)
     assert await task == 1
     assert capsys.readouterr().err == "Joined as shared.\n"
@@ -136,6 +136,16 @@ async def test_every_line_says_its_room(devices, capsys):
     lines = capsys.readouterr().err.splitlines()
     assert "4TK-G9P Joined as shared." in lines
     assert "ABC-DEF M is online, context 2048 tokens" in lines
+
+
+async def test_who_waits_for_another_rooms_layers_says_so(devices, capsys):
+    task = await joining("4TK-G9P", "ABC-DEF")
+    devices["ABCDEF"].given["loader"].waits()
+    for device in devices.values():
+        device.over.set_result(0)
+    await task
+    waits = "ABC-DEF Layers of another room are loaded first; those of this one come next."
+    assert waits in capsys.readouterr().err.splitlines()
 
 
 def test_a_deal_and_a_load_are_labelled(capsys):

@@ -55,6 +55,14 @@ def test_a_unit_or_a_pod_resumes_by_a_variable(given):
     assert options.redeal_after_s is None
 
 
+def test_up_takes_api_clients_or_not(given):
+    assert given("up").host.takes_api_clients
+    options = given("up", "--no-api-clients").host
+    assert not options.takes_api_clients
+    assert options.said == {"api_clients"}
+    assert not given("up", POOLHOUSE_API_CLIENTS="0").host.takes_api_clients
+
+
 def test_up_knows_them_too(given):
     options = given("up", "--devices", "2", "--resume", "--redeal-after", "5")
     assert options.host.resume

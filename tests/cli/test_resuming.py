@@ -25,6 +25,7 @@ from poolhouse_node.generate.sampler import Sampling
 from poolhouse_node.room.record import (
     RecordedAsk,
     RecordedExchange,
+    RecordedLimit,
     RecordedSeat,
     RoomMemory,
     RunningAnswer,
@@ -39,6 +40,7 @@ MEMORY = RoomMemory(
     answers=4,
     exchanges=[RecordedExchange(name="a", question="q", answer_ids=[1])],
     seats=[RecordedSeat(name="attic", lo=0, hi=30)],
+    limits=[RecordedLimit(name="cellar", most_gb=2.0, deaths=[])],
     running=RunningAnswer(ask=ASK, mid=4, shown_ids=[1]),
     waiting=[ASK, RAW],
 )

@@ -39,6 +39,7 @@ def test_layers_whose_closing_was_cancelled_while_another_room_computed_are_clos
             host_link=lambda: None,
             notify=lambda _: None,
             loading_changed=lambda _: None,
+            beyond_pledge=lambda _: None,
         )
         worker.take_load(load(0, 4))
         await asyncio.sleep(1)

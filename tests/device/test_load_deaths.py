@@ -6,12 +6,30 @@ from hypothesis import strategies as st
 
 from poolhouse_node.device.events import Share
 from poolhouse_node.device.load_deaths import LoadDeaths
+from poolhouse_node.room.record import (
+    LIMITS_KEPT,
+    RecordedOptions,
+    RecordedSeat,
+    RoomMemory,
+    RoomRecord,
+    read,
+    write,
+)
 from poolhouse_node.room.roster import Member
 from poolhouse_node.wire.messages import parse
 from poolhouse_node.wire.messages.joining import Died
 
 HOST = Share("host", 0, 4, 1.0)
 OTTER = Share("otter", 4, 12, 2.0)
+OPTIONS = RecordedOptions(
+    code="4TKG9P",
+    servers=[],
+    host_name="host",
+    model="m",
+    max_tokens=1,
+    temperature=0.0,
+    top_k=1,
+)
 
 
 def death(at: float | None = 1000.0, **said) -> Died:
@@ -85,6 +103,56 @@ def test_a_pledge_that_is_raised_again_stays_limited(deaths):
     otter = member(pledge_gb=64.0)
     assert deaths.came(otter, None) is None
     assert otter.pledge_gb == 1.0
+
+
+class TestTheNextHost:
+    """It takes up what the one before it knew."""
+
+    @staticmethod
+    def after(deaths, seats=()) -> LoadDeaths:
+        memory = RoomMemory(limits=deaths.limits(), seats=list(seats))
+        record = RoomRecord(saved_at=0.0, options=OPTIONS, memory=memory)
+        return LoadDeaths.taken_up(0.25, read(write(record)).memory)
+
+    def test_a_lowered_share_stays_lowered(self, deaths):
+        deaths.came(member(), death())
+        otter = member()
+        assert self.after(deaths).came(otter, None) is None
+        assert otter.most_gb == 1.0
+
+    def test_a_death_that_was_counted_counts_no_more(self, deaths):
+        deaths.came(member(), death())
+        again = self.after(deaths)
+        again.dealt([HOST, OTTER])
+        assert again.came(member(), death()) is None
+
+    def test_the_second_one_is_the_second(self, deaths):
+        deaths.came(member(), death(1000.0))
+        again = self.after(deaths)
+        again.dealt([HOST, OTTER])
+        assert again.came(member(), death(2000.0)).drop
+
+    def test_who_was_left_out_stays_out(self, deaths):
+        deaths.came(member(), death(1000.0))
+        deaths.came(member(), death(2000.0))
+        otter = member()
+        self.after(deaths).came(otter, None)
+        assert not otter.holds_layers
+
+    def test_a_death_that_nobody_was_told_of_counts_for_the_seat_before(self, deaths):
+        seats = [RecordedSeat(name=each.name, lo=each.lo, hi=each.hi) for each in (HOST, OTTER)]
+        otter = member()
+        limit = self.after(deaths, seats).came(otter, death())
+        assert limit.gb == otter.most_gb == 1.0
+
+    def test_no_more_is_kept_than_is_read(self, deaths):
+        names = [f"otter {number}" for number in range(LIMITS_KEPT + 5)]
+        deaths.dealt([HOST, *(Share(name, 4, 12, 2.0) for name in names)])
+        for name in names:
+            deaths.came(member(name), death())
+        kept = [limit.name for limit in deaths.limits()]
+        assert kept == names[5:]
+        assert self.after(deaths).limits() == deaths.limits()
 
 
 @given(

@@ -9,7 +9,7 @@ import pytest
 from poolhouse_node.engine import LoadCancelled, PartShelf, load_shard
 from poolhouse_node.room.lending import Lending, Taken
 from poolhouse_node.room.pledge import GIB
-from poolhouse_node.shard import ShardError
+from poolhouse_node.shard import BeyondPledge
 from tests.support.model_maker import ModelMaker
 from tests.support.model_shapes import SMALL_SHAPES
 
@@ -108,9 +108,12 @@ def test_a_second_deal_beyond_the_pledge_is_refused_before_anything_is_read(devi
     used = device.lending.pledge_bytes - device.lending.left_bytes
     device.lending.pledge_bytes = used + 1000
     read = []
-    with pytest.raises(ShardError, match=r"0\.00 GB are left of what this device lends to all its"):
+    sentence = r"^These layers need \d\.\d\d GB .*; 0\.00 GB are left of what this device lends\.$"
+    with pytest.raises(BeyondPledge, match=sentence) as refused:
         device("B", (4, 8), progress=read.append)
     assert read == []
+    one = taken(device, "A")
+    assert one.weights_bytes < refused.value.needed_bytes < one.weights_bytes + one.state_bytes
     assert device.lending.left_bytes == 1000
 
 
@@ -178,6 +181,21 @@ class TestWhileAnotherLoads:
             waiting = thread.submit(device, "B")
             slow.set()
             assert waiting.result(10)._part is room._part
+
+    def test_another_load_says_that_it_waits_and_moves_meanwhile(self, device, slow):
+        waits, shown = threading.Event(), []
+
+        def progress(share: float) -> None:
+            shown.append(share)
+            slow.set()
+
+        with ThreadPoolExecutor(1) as thread:
+            loading = thread.submit(device, "B", (0, 2), progress=progress, waits=waits.set)
+            assert waits.wait(10)
+            loading.result(10)
+        assert 0 < shown[0] < 0.5
+        assert shown == sorted(shown)
+        assert shown[-1] == 1.0
 
 
 def test_what_one_room_computes_is_not_changed_by_another_on_its_part(device):

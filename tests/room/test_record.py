@@ -11,7 +11,9 @@ from poolhouse_node.room.record import (
     RECORD_VALID_S,
     TRANSCRIPT_KEPT,
     RecordedAsk,
+    RecordedDeath,
     RecordedExchange,
+    RecordedLimit,
     RecordedOptions,
     RecordedReply,
     RecordedSeat,
@@ -39,6 +41,13 @@ ids = st.lists(st.integers(0, 300_000), max_size=8)
 counts = st.integers(0, (1 << 53) - 1)
 asks = st.builds(RecordedAsk, asker=texts, name=texts, text=texts, prompt_ids=st.none() | ids)
 replies = st.builds(RecordedReply, name=texts, text=texts, reply=texts, stats=texts, mid=counts)
+seconds = st.none() | st.floats(0, 1e12)
+limits = st.builds(
+    RecordedLimit,
+    name=texts,
+    most_gb=st.floats(0, 4096),
+    deaths=st.lists(st.builds(RecordedDeath, at=seconds, ago=seconds), max_size=2),
+)
 memories = st.builds(
     RoomMemory,
     answers=counts,
@@ -50,6 +59,7 @@ memories = st.builds(
         st.builds(RecordedSeat, name=texts, lo=st.integers(0, 99), hi=st.integers(0, 99)),
         max_size=3,
     ),
+    limits=st.lists(limits, max_size=3),
     running=st.none() | st.builds(RunningAnswer, ask=asks, mid=counts, shown_ids=ids),
     waiting=st.lists(asks, max_size=3),
     checkpoint_counter=counts,
@@ -87,6 +97,12 @@ def as_json(record: RoomRecord = RECORD) -> dict:
 @given(records)
 def test_a_record_is_read_as_it_was_written(record):
     assert read(write(record)) == record
+
+
+def test_a_record_from_before_limits_were_kept_has_none():
+    former = as_json()
+    del former["memory"]["limits"]
+    assert read(json.dumps(former).encode()) == RECORD
 
 
 @given(st.binary(max_size=200))

@@ -293,3 +293,50 @@ def test_a_link_that_breaks_later_does_not_tell_the_death_again(tmp_path):
     before, after, words = in_a_room(scenario, tmp_path)
     assert before == after
     assert len(words) == 1
+
+
+def test_a_host_that_is_started_again_deals_no_more_to_it(tmp_path):
+    async def scenario(machines, host):
+        room = machines.room
+        await machines.join("big", layers=12)
+        worker = await machines.join("small", step_s=SLOW_S)
+        await host.until_devices(2)
+        await host.start()
+        machines.kill(worker)
+        await machines.kill_while_loading(await machines.join("small", step_s=SLOW_S))
+        await machines.join("small")
+        await machines.until(lambda: host.keeper.is_whole)
+        await asyncio.sleep(2)  # a second later it is on disk
+        limited = layers_of(host)["small"]
+        room.of(host).vanish(3.0)
+        again = await room.host(pledge_gb=2 + 4, memory=room.memories[-1])
+        await again.until_named(["big", "small"], timeout_s=25)
+        await again.start()
+        return limited, layers_of(again), told(room, again)
+
+    limited, held, words = in_a_room(scenario, tmp_path)
+    assert 1 <= held["small"] <= limited
+    assert words == []
+
+
+def test_a_death_that_its_host_did_not_live_to_hear_of_counts_for_the_next(tmp_path):
+    async def scenario(machines, host):
+        room = machines.room
+        await machines.join("big", layers=12)
+        worker = await machines.join("small")
+        await host.until_devices(2)
+        await host.start()
+        await asyncio.sleep(2)
+        had = layers_of(host)["small"]
+        machines.kill(worker)
+        room.of(host).vanish(3.0)
+        machines.disks["small"].write()  # it had begun to load again
+        again = await room.host(pledge_gb=2 + 4, memory=room.memories[-1])
+        await machines.join("small")
+        await again.until_named(["big", "small"], timeout_s=25)
+        await again.start()
+        return had, layers_of(again), told(room, again)
+
+    had, held, words = in_a_room(scenario, tmp_path)
+    assert 1 <= held["small"] <= had // 2
+    assert len(words) == 1

@@ -14,42 +14,15 @@ from poolhouse_node.device.host import Host
 from poolhouse_node.device.joined import JoinedDevice
 from poolhouse_node.device.turns import Turns
 from poolhouse_node.room.lending import LEAST_OFFER_GB
-from poolhouse_node.shard import FakeShard, ShardError
 from tests.sim.test_room import expected_ids
-from tests.support.fake_model import FakeLoader, InlineCompute, make_shard
+from tests.support.fake_model import InlineCompute
+from tests.support.pledged import LAYER_BYTES, PledgedLoader
 from tests.support.simulation import SimRoom
 from tests.support.virtual_time import run_virtual
 
 SPLIT = (4, 8)
-LAYER_BYTES = 1 << 20
 GIB = 1 << 30
 LONG = 300
-
-
-@dataclass
-class PledgedLoader(FakeLoader):
-    """Takes a MiB a layer from what the device lends to all its rooms, until the part closes."""
-
-    budget: object = None
-    model: str = "fake"
-
-    async def load(self, model, layers, *, context_size, host, progress) -> FakeShard:
-        size_bytes = (layers[1] - layers[0]) * LAYER_BYTES
-        if size_bytes > self.budget.left_bytes():
-            raise ShardError("Too little is left of what this device lends to all its rooms.")
-        self.budget.take((self.model, layers), size_bytes, 0)
-        await super().load(
-            model, layers, context_size=context_size, host=host, progress=lambda _: None
-        )
-        shard = make_shard(layers, context_size=context_size, host=host, kind=_PledgedShard)
-        shard.when_closed = self.budget.give_back
-        return shard
-
-
-class _PledgedShard(FakeShard):
-    def close(self) -> None:
-        super().close()
-        self.when_closed()
 
 
 @dataclass
@@ -242,7 +215,7 @@ class TestThePledge:
                 await both.open("B")
                 with both.tell("A"), both.tell("B"):
                     await both.hosts["A"].start()
-                    with pytest.raises(StartError, match="what this device lends to all its rooms"):
+                    with pytest.raises(StartError, match="left of what this device lends"):
                         await both.hosts["B"].start()
                     await asyncio.sleep(1)
                     assert both.of("B", both.devices["B"]).seen(StartFailed)

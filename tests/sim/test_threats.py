@@ -173,15 +173,3 @@ def test_frames_of_a_device_that_was_sent_out_do_not_reach_the_layers(in_time):
     record = in_room(scenario, split=SPLIT, max_tokens=60, compute_s=0.03)
     assert record.failure is None
     assert list(record.token_ids) == expected_ids(SPLIT, "why?", 60)
-
-
-def test_a_worker_loads_what_its_host_says_whatever_it_lends():
-    """Not stopped: a pledge is a promise of the host not to deal more."""
-
-    async def scenario(room, host):
-        worker = await room.join("worker-1", pledge_gb=1 / 1024)  # one layer
-        await host.until_devices(1)
-        await host.start()
-        return worker.worker.layers
-
-    assert in_room(scenario, split=(4, 8)) == (4, 12)

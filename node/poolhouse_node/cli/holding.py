@@ -19,6 +19,7 @@ from poolhouse_node.cli.running import say
 from poolhouse_node.cli.screen import JsonLines
 from poolhouse_node.cli.view import TerminalView
 from poolhouse_node.device.compute import ComputeThread
+from poolhouse_node.device.events import LoadWaits
 from poolhouse_node.device.joined import JoinFailed, JoinRefused
 from poolhouse_node.device.turns import Turns
 from poolhouse_node.room.returning import next_knock_s
@@ -80,7 +81,8 @@ def _stays(
             device_name(options.name),
             _screen(invite, as_json=as_json, has_several=has_several),
             pledge,
-            loader.for_room(shelf, pledge.room(invite.code)) if has_several else loader,
+            loader,
+            shelf,
             turns.for_room(),
             measured,
         )
@@ -115,6 +117,8 @@ class _Stay:
     screen: Screen
     pledge: SharedPledge
     loader: EngineLoader
+    """The process's; each room has one of its own."""
+    shelf: Shelf
     compute: Compute
     measured: Measuring
 
@@ -170,13 +174,15 @@ class _Stay:
             return await while_inside(device)
 
     async def _device(self, notify: Notify) -> JoinedDevice:
+        budget = self.pledge.room(self.invite.code)
+        loader = self.loader.for_room(self.shelf, budget, lambda: notify(LoadWaits()))
         return await make_joined(
             self.options.place(self.invite),
             self.invite.code,
             notify,
             name=self.name,
             pledge_gb=self.pledge.offer_gb(self.invite.code),
-            loader=self.measured.loader(self.loader),
+            loader=self.measured.loader(loader),
             held=self.options.secrets(self.invite, self.name, self.screen.say),
             trust_unverified=self.options.trust_unverified,
             compute=self.compute,

@@ -119,18 +119,22 @@ class EngineLoader:
     """The file this device's person chose, found already. Others are named by the room's host."""
     precision: str = "auto"
     budget: Budget | None = None
-    """What may be taken, when this device is in several rooms."""
+    """What may be taken, on a device that lends to rooms of others."""
     shelf: Shelf | None = None
     """Where the rooms of this process find each other's weights."""
+    waits: Callable[[], None] = lambda: None
+    """Called on the loop when layers of other rooms are loaded first."""
     _thread: ThreadPoolExecutor = field(default_factory=_loader_thread)
     _warm: Future[None] | None = None
     """What :meth:`warm_up` began: no load measures or compiles beside it."""
 
-    def for_room(self, shelf: Shelf, budget: Budget) -> EngineLoader:
-        """A loader for one of several rooms. Its thread is its own, so that a download for one of
-        them keeps no other waiting.
+    def for_room(
+        self, shelf: Shelf, budget: Budget, waits: Callable[[], None] = lambda: None
+    ) -> EngineLoader:
+        """A loader for a room of somebody, perhaps one of several. Its thread is its own, so that
+        a download for one of them keeps no other waiting.
         """
-        return replace(self, budget=budget, shelf=shelf, _thread=_loader_thread())
+        return replace(self, budget=budget, shelf=shelf, waits=waits, _thread=_loader_thread())
 
     def held(self) -> Held:
         """How this device will hold a model. Known before torch is imported.
@@ -175,6 +179,9 @@ class EngineLoader:
         def tell(share: float) -> None:
             loop.call_soon_threadsafe(progress, share)
 
+        def waits() -> None:
+            loop.call_soon_threadsafe(self.waits)
+
         def work() -> Shard:
             path, base = self._file(model, tell, stopped)
             if self._warm is not None:
@@ -191,6 +198,7 @@ class EngineLoader:
                 precision=self.precision,
                 progress=_scaled(tell, base),
                 cancelled=stopped.is_set,
+                waits=waits,
                 shelf=None if self.shelf is None else self.shelf.get(),
                 budget=self.budget,
             )

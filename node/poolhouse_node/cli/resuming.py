@@ -72,12 +72,12 @@ class FormerRoom:
     lock: RoomLock
 
     def memory_for(self, model_key: str) -> RoomMemory:
-        """What counts when the room now runs this model: token ids are those of one model."""
+        """What counts when the room now runs this model: token ids and layers are those of one."""
         if self.options.model_key == model_key:
             return self.memory
         waiting = [ask for ask in self.memory.waiting if ask.prompt_ids is None]
         return msgspec.structs.replace(
-            self.memory, exchanges=[], seats=[], running=None, waiting=waiting
+            self.memory, exchanges=[], seats=[], limits=[], running=None, waiting=waiting
         )
 
 

@@ -28,6 +28,7 @@ from poolhouse_node.cli.resuming import find_former, resumed
 from poolhouse_node.cli.room import HostCommands
 from poolhouse_node.cli.rooms import ROOM
 from poolhouse_node.cli.view import TerminalView
+from poolhouse_node.device.dealing import StartError
 from poolhouse_node.wire.codes import format_code
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ async def _run_room(
 ) -> int:
     host = room.host
     await host.until_devices(options.devices - 1)
-    await host.start()
+    await _start(host, view)
     device = spread(options.host.device, options.devices)[0]
     engine = describe_engine(device, options.host.precision)
     say_what_runs(host, view, engine)
@@ -163,6 +164,20 @@ async def _run_room(
     view.say(f"Room {format_code(room.code)}. Ask a question; Ctrl-D ends.")
     await chat(host, view, HostCommands(host, room.invite))
     return 0
+
+
+async def _start(host: Host, view: TerminalView) -> None:
+    """Deal the layers, again when a device found them too large and lends less now.
+
+    Nobody else is waited for: every device is here. Raises ``StartError``.
+    """
+    while True:
+        try:
+            return await host.start()
+        except StartError as error:
+            if error.is_final or not host.has_changed:
+                raise
+            view.say(f"{error} Dealing again with less for it …")
 
 
 async def _keep_children(children: Children, view: TerminalView, signal_url: str) -> None:

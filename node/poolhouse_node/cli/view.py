@@ -240,6 +240,8 @@ def _device_line(event: Event) -> Text | None:
 
 def _room_line(event: Event) -> Text | None:
     match event:
+        case ev.LoadWaits():
+            return _text("Layers of another room are loaded first; those of this one come next.")
         case ev.RoomOnline(model=model, context_size=context_size):
             return _text(f"{model} is online, context {context_size} tokens", style="green")
         case ev.StartFailed(why=why) | ev.RoomDegraded(why=why) | ev.RoomOver(why=why):

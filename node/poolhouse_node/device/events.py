@@ -112,6 +112,11 @@ class LoadProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadWaits:
+    """This device loads layers of another room first."""
+
+
+@dataclass(frozen=True, slots=True)
 class RoomOnline:
     model: str
     context_size: int
@@ -280,6 +285,7 @@ type Event = (
     | DeviceLeft
     | Dealt
     | LoadProgress
+    | LoadWaits
     | RoomOnline
     | StartFailed
     | Queued

@@ -107,7 +107,7 @@ class Host(Device):
             self.peers,
             self.keeper,
             Namesakes(self.roster, self.peers, self.ping, self.drop),
-            LoadDeaths(model.needs.layer_bytes / GIB),
+            LoadDeaths.taken_up(model.needs.layer_bytes / GIB, memory),
             model,
             answering=lambda: self._answering,
             admit=self.admit,
@@ -152,6 +152,11 @@ class Host(Device):
     async def until_changed(self) -> None:
         """Wait until a device comes in, or changes what it lends; also since the last deal."""
         await self.reception.until_changed()
+
+    @property
+    def has_changed(self) -> bool:
+        """What :meth:`until_changed` waits for has happened."""
+        return self.reception.has_changed
 
     async def start(self) -> None:
         """Deal the layers and wait until every device holds its own.
@@ -229,10 +234,11 @@ class Host(Device):
 
     def memory(self) -> RoomMemory:
         """What a host that is started again needs to go on from here."""
-        if self._answering is None:
-            return self._remembered or RoomMemory()
-        seats = [RecordedSeat(name=each.name, lo=each.lo, hi=each.hi) for each in self.shares]
-        return msgspec.structs.replace(self._answering.memory(), seats=seats)
+        memory = self._remembered or RoomMemory()
+        if self._answering is not None:
+            seats = [RecordedSeat(name=each.name, lo=each.lo, hi=each.hi) for each in self.shares]
+            memory = msgspec.structs.replace(self._answering.memory(), seats=seats)
+        return msgspec.structs.replace(memory, limits=self.reception.load_deaths.limits())
 
     def _state(self) -> str:
         if self.keeper.is_dealing:
@@ -372,6 +378,7 @@ class Host(Device):
         self.loading = now
         if now:
             self.reception.deal_begins()
+            self._remembering.changed()  # a death may be why it is dealt
 
     def dealt(self, shard: Shard) -> None:
         trunk = Trunk(shard, self._compute, self.keeper.chain)

@@ -26,6 +26,7 @@ from poolhouse_node.device.worker import Worker
 from poolhouse_node.room.asks import TEXT_CHARACTERS_MAX
 from poolhouse_node.room.joining import Joiner
 from poolhouse_node.room.links import LinkFailed
+from poolhouse_node.room.pledge import GIB, count_gb
 from poolhouse_node.room.roster import Member, Roster, clean_meta, clean_name, renamed
 from poolhouse_node.room.shares import comes_before, read_layers
 from poolhouse_node.room.versions import PROTOCOL, advice_for_us
@@ -120,6 +121,7 @@ class JoinedDevice(Device):
             host_link=self._host_link,
             notify=self.notify,
             loading_changed=self._loading_changed,
+            beyond_pledge=lambda needed_bytes: self._lent.refused(needed_bytes / GIB),
         )
         return self
 
@@ -309,6 +311,7 @@ class JoinedDevice(Device):
                 self.send(peer, loading.Inventory(url=url, have=[]))
             case loading.Load():
                 self._held = {}  # of an earlier deal
+                self._lent.dealt()
                 self.worker.take_load(message)
             case loading.Next():
                 self.worker.take_next(message)
@@ -364,6 +367,7 @@ class JoinedDevice(Device):
         read = {clean_name(name, ""): read_layers(text) for name, text in message.by.items()}
         self._held = {name: layers for name, layers in read.items() if layers}
         sizes_gb = message.held or {}
+        self._lent.counted(count_gb(sizes_gb.get(self.name)))
         shares = [
             Share(name, lo, hi, sizes_gb.get(name, 0.0)) for name, (lo, hi) in self._held.items()
         ]

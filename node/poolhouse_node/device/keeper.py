@@ -214,6 +214,14 @@ class ChainKeeper:
         self._orders.load(seat)
         return True
 
+    def pledges_changed(self) -> None:
+        """A device lends more or less: where the last deal failed, another one may work.
+
+        During a deal this counts only if that one fails.
+        """
+        self._wants_deal |= self._needs_deal and self._is_online
+        self._changed.set()
+
     def gone(self, peer_id: str, verb: str) -> None:
         """A device is gone, for as far as is known: its seat waits for it."""
         what = self._left(peer_id, verb)

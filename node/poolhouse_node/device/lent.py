@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from poolhouse_node.device.load_notes import lower_share
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LentShare"]
 
+_TOLD_TO_GB = 0.001
+"""Hosts round what they count (dealing, section 11)."""
+
 
 @dataclass(slots=True)
 class LentShare:
@@ -29,8 +32,18 @@ class LentShare:
     is_inside: Callable[[], bool]
     _most_gb: float | None = None
     """What the host lowered it to, which other rooms' giving back does not raise."""
+    _offered_gb: float = field(init=False)
+    """What other rooms leave for this one."""
+    _host_counts: float = 1.0
+    """GB as the host counts layers, for a GB that they take here; at most 1."""
+    _counted_gb: float = 0.0
+    _needed_gb: float = 0.0
+    """Of the last deal, as far as is known."""
     _told: object = None
     """What the host knows."""
+
+    def __post_init__(self) -> None:
+        self._offered_gb = count_gb(self.identity().meta.get("contribGB"))
 
     def greeted(self) -> None:
         """A hello went out, with what the device says of itself now."""
@@ -38,9 +51,38 @@ class LentShare:
 
     def offer(self, gb: float) -> None:
         """So much is left for this room; the next deal counts with it (joining, section 7)."""
-        most_gb = gb if self._most_gb is None else min(gb, self._most_gb)
+        self._offered_gb = gb
+        counted_gb = gb * self._host_counts
+        most_gb = counted_gb if self._most_gb is None else min(counted_gb, self._most_gb)
         self._change({**self.identity().meta, "contribGB": most_gb})
         self.catch_up()
+
+    def dealt(self) -> None:
+        """Layers were dealt to this device; whatever was said of others counts no more."""
+        self._counted_gb = self._needed_gb = 0.0
+
+    def counted(self, gb: float) -> None:
+        """The host says what it counts the dealt layers as."""
+        self._counted_gb = gb
+        self._compare()
+
+    def refused(self, needed_gb: float) -> None:
+        """The dealt layers take so much here, which is more than this device lends."""
+        self._needed_gb = needed_gb
+        self._compare()
+
+    def _compare(self) -> None:
+        """The host hears in its own measure what this device lends, and deals what that holds.
+
+        It may hold weights in less memory, or not count all of a state.
+        """
+        counted_gb = max(0.0, self._counted_gb - _TOLD_TO_GB)
+        if not (counted_gb and self._needed_gb):
+            return
+        if counted_gb > count_gb(self.identity().meta.get("contribGB")):
+            return  # it dealt by hand, or had not heard yet what other rooms took
+        self._host_counts = min(self._host_counts, counted_gb / self._needed_gb)
+        self.offer(self._offered_gb)
 
     def catch_up(self) -> None:
         """Tell the host what changed since it was told; nothing before it let this device in."""

@@ -6,19 +6,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from poolhouse_node.room.pledge import pledge_after_load_death
+from poolhouse_node.room.record import LIMITS_KEPT, RecordedDeath, RecordedLimit
 from poolhouse_node.wire.messages.loading import ShareLimit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from poolhouse_node.device.events import Share
+    from poolhouse_node.room.record import RoomMemory
     from poolhouse_node.room.roster import Member
     from poolhouse_node.wire.messages.joining import Died
 
 __all__ = ["LoadDeaths"]
-
-type _Death = tuple[str, float | None]
-"""What tells one death of a device from the next: ``at``, or else ``ago``."""
 
 
 @dataclass(slots=True)
@@ -32,8 +31,26 @@ class LoadDeaths:
     """One layer with its caches."""
     _layers: dict[str, int] = field(default_factory=dict)
     """How many layers each device of the last deal has, also of one that failed."""
-    _seen: dict[str, list[_Death]] = field(default_factory=dict)
+    _seen: dict[str, list[RecordedDeath]] = field(default_factory=dict)
     _most_gb: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def taken_up(cls, layer_gb: float, memory: RoomMemory | None) -> LoadDeaths:
+        """What a host before this one knew; it may have been ended before a death was told."""
+        deaths = cls(layer_gb)
+        if memory is not None:
+            deaths._layers = {seat.name: seat.hi - seat.lo for seat in memory.seats[1:]}
+            deaths._most_gb = {limit.name: limit.most_gb for limit in memory.limits}
+            deaths._seen = {limit.name: list(limit.deaths) for limit in memory.limits}
+        return deaths
+
+    def limits(self) -> list[RecordedLimit]:
+        """For the host after this one."""
+        newest = list(self._most_gb.items())[-LIMITS_KEPT:]
+        return [
+            RecordedLimit(name=name, most_gb=most_gb, deaths=self._seen[name])
+            for name, most_gb in newest
+        ]
 
     def dealt(self, shares: Sequence[Share]) -> None:
         """Layers are dealt; ``shares`` begin with the host's own."""
@@ -50,7 +67,7 @@ class LoadDeaths:
         return self._lower(member)
 
     def _is_news(self, name: str, died: Died) -> bool:
-        death: _Death = ("ago", died.ago) if died.at is None else ("at", died.at)
+        death = RecordedDeath(at=died.at, ago=died.ago if died.at is None else None)
         seen = self._seen.get(name, [])
         if name not in self._layers or death in seen:
             return False

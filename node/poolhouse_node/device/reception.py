@@ -85,6 +85,11 @@ class Reception:
         await self._arrivals.wait()
         self._arrivals.clear()
 
+    @property
+    def has_changed(self) -> bool:
+        """:meth:`until_changed` would not wait."""
+        return self._arrivals.is_set()
+
     def forget_arrivals(self) -> None:
         """Layers are dealt over who is here now: :meth:`until_changed` counts from here."""
         self._arrivals.clear()
@@ -140,6 +145,7 @@ class Reception:
         if member is not None:
             member.meta["contribGB"] = gb
             self.tell_roster()
+            self.keeper.pledges_changed()
             self._arrivals.set()
 
     # ---- what devices are told -----------------------------------------------------------------

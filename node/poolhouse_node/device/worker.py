@@ -11,7 +11,7 @@ from poolhouse_node.device.next_link import HOST, LinkOpener, NextLink
 from poolhouse_node.room.links import LinkFailed
 from poolhouse_node.room.shares import ModelPart
 from poolhouse_node.room.versions import PROTOCOL
-from poolhouse_node.shard import ShardError
+from poolhouse_node.shard import BeyondPledge, ShardError
 from poolhouse_node.wire.messages.loading import ErrorReport, Load, Next, Progress, Ready
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class Worker:
     host_link: Callable[[], Link | None]
     notify: Notify
     loading_changed: Callable[[bool], None]
+    beyond_pledge: Callable[[int], None]
+    """A deal takes so many bytes here, which is more than this device lends."""
     _next: NextLink = field(init=False)
     _part: ModelPart | None = None
     """What the host wants this device to hold."""
@@ -127,6 +129,8 @@ class Worker:
             await self._next.stand()
         except (ShardError, LinkFailed) as error:
             self._part = None
+            if isinstance(error, BeyondPledge):  # first: whoever deals again at once must know
+                self.beyond_pledge(error.needed_bytes)
             self.tell_host(ErrorReport(message=str(error), load=1))
             return
         finally:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from poolhouse_node.engine.devices import on_device, pick_device
 from poolhouse_node.engine.head import Head
+from poolhouse_node.engine.load_turns import LoadTurns
 from poolhouse_node.engine.memory import MemoryNeed, available_bytes, held_as, weight_bytes
 from poolhouse_node.engine.model_part import ModelPart
 from poolhouse_node.engine.models import find_architecture
@@ -16,7 +17,7 @@ from poolhouse_node.engine.paged.pages import PAGE_ROWS
 from poolhouse_node.engine.precision import choose_precision, keeper_of
 from poolhouse_node.engine.tensors import LoadCancelled, LoadWatch, TensorLoader
 from poolhouse_node.engine.torch_shard import TorchShard
-from poolhouse_node.shard import ShardError
+from poolhouse_node.shard import BeyondPledge, OutOfMemory, ShardError
 from poolhouse_node.weights.errors import ModelFileError
 from poolhouse_node.weights.opening import open_weights
 
@@ -34,8 +35,7 @@ __all__ = ["SAVED_STATES", "Budget", "PartShelf", "PartSpec", "load_shard"]
 
 SAVED_STATES = 8
 """Conversations a host may keep: four pins, three answers, one to spare (generation, section 9)."""
-_CANCEL_POLL_S = 0.1
-_OF_THE_PLEDGE = "are left of what this device lends to all its rooms"
+_OF_THE_PLEDGE = "are left of what this device lends"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class PartSpec:
 
 
 class Budget(Protocol):
-    """What one room of a device may take of the memory lent to all of them.
+    """What a room may take of the memory that its device lends to all its rooms.
 
     Asked and told from the threads that load and compute.
     """
@@ -85,8 +85,7 @@ class PartShelf:
         self._page_rows = page_rows
         self._parts: dict[PartSpec, ModelPart] = {}
         self._lock = threading.Lock()
-        self._loading = threading.Lock()
-        """One load at a time: each is sure of the memory that it was promised."""
+        self._turns = LoadTurns()
 
     def open(
         self, spec: PartSpec, watch: LoadWatch, saved_states: int, budget: Budget | None = None
@@ -97,25 +96,15 @@ class PartShelf:
         ``TorchShard.saved_states`` says. ``budget`` may allow less than there is; what the room
         takes is noted there until it closes. Raises what :func:`load_shard` does.
         """
-        with self._one_load(watch):
+        with self._turns.turn(watch) as own_watch:
             with self._lock:
                 part = self._parts.get(spec)
             if part is not None:
                 with part.turn:
                     if not part.is_closed:
-                        watch.progress(1.0)
+                        own_watch.progress(1.0)
                         return self._open_room(part, spec, saved_states, budget)
-            return self._load(spec, watch, saved_states, budget)
-
-    @contextlib.contextmanager
-    def _one_load(self, watch: LoadWatch) -> Iterator[None]:
-        while not self._loading.acquire(timeout=_CANCEL_POLL_S):
-            if watch.cancelled():
-                raise LoadCancelled
-        try:
-            yield
-        finally:
-            self._loading.release()
+            return self._load(spec, own_watch, saved_states, budget)
 
     def _open_room(
         self, part: ModelPart, spec: PartSpec, saved_states: int, budget: Budget | None
@@ -133,7 +122,10 @@ class PartShelf:
         possible = need.saved_states(wanted, self._available(device))
         if budget is None:
             return possible
-        return need.saved_states(possible, budget.left_bytes(), _OF_THE_PLEDGE)
+        try:
+            return need.saved_states(possible, budget.left_bytes(), _OF_THE_PLEDGE)
+        except OutOfMemory as error:
+            raise BeyondPledge(str(error), need.least_bytes) from error
 
     def _load(
         self, spec: PartSpec, watch: LoadWatch, saved_states: int, budget: Budget | None
@@ -195,6 +187,7 @@ def load_shard(
     device: str = "auto",
     progress: Callable[[float], None] = lambda _: None,
     cancelled: Callable[[], bool] = lambda: False,
+    waits: Callable[[], None] = lambda: None,
     saved_states: int = SAVED_STATES,
     shelf: PartShelf | None = None,
     precision: str = "exact",
@@ -203,7 +196,8 @@ def load_shard(
     """Load layers ``[lo, hi)``; with ``host`` the embedding and head as well.
 
     Reads only the tensors it needs, none if another room of ``shelf`` holds them. ``progress``
-    gets 0..1; ``cancelled`` is asked before each tensor; ``precision`` is explained at
+    gets 0..1; ``cancelled`` is asked before each tensor; ``waits`` hears that other loads of
+    ``shelf`` come first; ``precision`` is explained at
     :func:`~poolhouse_node.engine.precision.choose_precision`. Raises :class:`ShardError` with a
     sentence for a person (``LoadCancelled`` when asked to stop), before loading if there is too
     little memory or ``budget`` allows too little of it.
@@ -220,7 +214,7 @@ def load_shard(
             precision == "auto",
         )
         shelf = shelf or PartShelf()
-        return shelf.open(spec, LoadWatch(progress, cancelled), saved_states, budget)
+        return shelf.open(spec, LoadWatch(progress, cancelled, waits), saved_states, budget)
     except ModelFileError as error:
         raise ShardError(str(error)) from error
 

@@ -44,24 +44,29 @@ class MemoryNeed:
         Raises :class:`OutOfMemory` with the figures when not even the live one fits; ``of`` ends
         its sentence. ``available`` None means that nobody can tell.
         """
-        state = self.state_bytes(0)
         if available is None:
             return wanted
-        left = available - self.weights - self.workspace - state
+        left = available - self.least_bytes
         if left < 0:
-            raise OutOfMemory(self._too_little(state, available, of))
-        each = self.state_bytes(1) - state
+            raise OutOfMemory(self._too_little(available, of))
+        each = self.state_bytes(1) - self.state_bytes(0)
         return min(wanted, left // max(1, each))
+
+    @property
+    def least_bytes(self) -> int:
+        """With the live conversation and no saved one."""
+        return self.weights + self.workspace + self.state_bytes(0)
 
     def state_bytes(self, saved_states: int) -> int:
         """A conversation and room for ``saved_states`` more."""
         share = RoomShare.of(self.shape, saved_states, self.page_rows)
         return share_bytes(self.shape, share, self.page_rows)
 
-    def _too_little(self, state: int, available: int, of: str) -> str:
+    def _too_little(self, available: int, of: str) -> str:
+        state = self.state_bytes(0)
         work = f"{self.workspace / _GB:.2f} to compute with, " if self.workspace else ""
         return (
-            f"These layers need {(self.weights + self.workspace + state) / _GB:.2f} GB of memory "
+            f"These layers need {self.least_bytes / _GB:.2f} GB of memory "
             f"({self.weights / _GB:.2f} for weights, {work}{state / _GB:.2f} for a conversation of "
             f"{self.shape.context_size} tokens); {available / _GB:.2f} GB {of}."
         )

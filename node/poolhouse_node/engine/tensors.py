@@ -35,10 +35,14 @@ class LoadCancelled(ShardError):
 
 @dataclass(frozen=True, slots=True)
 class LoadWatch:
-    """Who watches a load: ``progress`` gets 0..1, ``cancelled`` is asked before each tensor."""
+    """Who watches a load: ``progress`` gets 0..1, ``cancelled`` is asked before each tensor.
+
+    ``waits`` hears that other loads come first.
+    """
 
     progress: Callable[[float], None]
     cancelled: Callable[[], bool]
+    waits: Callable[[], None] = lambda: None
 
 
 class TensorLoader:

@@ -13,10 +13,13 @@ import msgspec
 from msgspec import Meta
 
 __all__ = [
+    "LIMITS_KEPT",
     "RECORD_VALID_S",
     "TRANSCRIPT_KEPT",
     "RecordedAsk",
+    "RecordedDeath",
     "RecordedExchange",
+    "RecordedLimit",
     "RecordedOptions",
     "RecordedReply",
     "RecordedSeat",
@@ -30,6 +33,7 @@ __all__ = [
 
 RECORD_VALID_S = 900.0
 TRANSCRIPT_KEPT = 20
+LIMITS_KEPT = 1000
 VERSION = 1
 RECORD_BYTES_MAX = 64 << 20
 
@@ -87,6 +91,23 @@ class RecordedSeat(msgspec.Struct, frozen=True, kw_only=True):
     hi: Layers
 
 
+class RecordedDeath(msgspec.Struct, frozen=True, kw_only=True):
+    """What a device said when it had been killed while it loaded: when, or else how long ago."""
+
+    at: float | None = None
+    ago: float | None = None
+
+
+class RecordedLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """A device that was killed by its layers, and the most it is dealt since then."""
+
+    name: Name
+    most_gb: Annotated[float, Meta(ge=0, le=1 << 20)]
+    """0: nothing."""
+    deaths: Annotated[list[RecordedDeath], Meta(max_length=2)]
+    """The last ones, oldest first."""
+
+
 class RecordedOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the person chose when the room was opened."""
 
@@ -127,6 +148,7 @@ class RoomMemory(msgspec.Struct, frozen=True, kw_only=True):
     """Oldest first; the last :data:`TRANSCRIPT_KEPT` are written."""
     seats: Annotated[list[RecordedSeat], Meta(max_length=1000)] = []
     """Host first, in layer order; empty when no model ran."""
+    limits: Annotated[list[RecordedLimit], Meta(max_length=LIMITS_KEPT)] = []
     running: RunningAnswer | None = None
     waiting: Annotated[list[RecordedAsk], Meta(max_length=1000)] = []
     checkpoint_counter: Count = 0
