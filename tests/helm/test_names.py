@@ -42,8 +42,8 @@ def test_a_pod_is_called_as_its_device_whatever_the_release_is_called(release, p
     assert fit_name(last_pod) == last_pod
 
 
-@given(st.lists(st.tuples(RELEASE, POOL), unique=True, min_size=2, max_size=6))
-@settings(max_examples=12, deadline=None)
+@given(st.lists(st.tuples(RELEASE, POOL), unique=True, min_size=2, max_size=3))
+@settings(max_examples=10, deadline=None)
 def test_no_two_pools_share_a_name(pairs):
     assume(not RESERVED & {pool for _, pool in pairs})
     names = {pair: device_sets(pool_of(pair[1]), pair[0])[0] for pair in pairs}

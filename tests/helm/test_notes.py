@@ -20,6 +20,7 @@ from tests.support.chart import SCENARIOS, render_notes, scenario
         ("host-room", "Links that stay relayed"),
         ("gpu-pool", "as demo-poolhouse-h200-0"),
         ("relay-hostnet", "control.trustedProxies is empty"),
+        ("relay-hostnet", "room for a few links between nodes"),
         ("everything-on", "WARNING: http://a.example.org has no TLS"),
     ],
 )
@@ -35,6 +36,7 @@ def test_notes_tell_what_to_do_next(name, words):
         ("ha-redis", "trustedProxies"),
         ("ha-redis", "image.registry"),
         ("gpu-pool", "Devices meet at"),
+        ("ha-redis", "room for a few links"),
         ("default", "Pending"),
         ("default", "WARNING"),
     ],
@@ -48,6 +50,12 @@ def test_notes_tell_no_secret(name):
     notes = render_notes(scenario(name))
     assert "#k=" not in notes
     assert "get secret" not in notes
+
+
+def test_notes_are_silent_about_a_limit_that_was_thought_of():
+    values = scenario("relay-hostnet")
+    values["relay"]["settings"]["POOLHOUSE_COTURN_BPS_CAPACITY"] = 0
+    assert "few links" not in render_notes(values)
 
 
 def test_notes_tell_nothing_of_a_control_plane_that_is_elsewhere():

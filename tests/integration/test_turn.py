@@ -14,6 +14,7 @@ import httpx
 import pytest
 from redis import Redis
 
+from poolhouse_control.relay.coturn_settings import CoturnSettings
 from poolhouse_control.relay.credentials import issue
 from poolhouse_control.relay.probe import probe
 from poolhouse_control.relay.rotation import SqliteStore
@@ -219,6 +220,7 @@ async def test_the_file_goes_where_it_is_wanted_and_is_private(tmp_path):
     assert program.process.returncode == 0, program.stderr
     assert program.stdout == ""
     assert output.stat().st_mode & 0o777 == 0o600
+    assert "holds 60 allocations at a time, enough for 3 links" in program.stderr
     printed = await poolhouse("turn", "config", **CONFIG)
     assert printed.stdout == output.read_text()
     assert MAPPED in printed.stdout
@@ -242,6 +244,29 @@ async def test_a_mistyped_option_fails_the_rendering(tmp_path, arguments, env, w
     assert program.process.returncode == 1
     assert words in program.stderr
     assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [
+        ({"max_bps": 1000, "bps_capacity": 3000}, 3),
+        ({"max_bps": 1000, "bps_capacity": 2500}, 3),  # the last one gets what is left
+        ({"max_bps": 2000, "bps_capacity": 1000}, 1),
+        ({"max_bps": 0, "bps_capacity": 0, "total_quota": 2}, 2),
+        ({"max_bps": 1000, "bps_capacity": 0, "total_quota": 2}, 2),
+        ({"max_bps": 1000, "bps_capacity": 3000, "total_quota": 2}, 2),
+    ],
+)
+async def test_a_relay_holds_as_many_allocations_as_its_settings_say(tmp_path, limits, most):
+    assert CoturnSettings.load({}, **limits).most_allocations == most
+    async with coturn(tmp_path, **limits) as relay, AsyncExitStack() as held:
+        made = credential()
+        for _ in range(most):
+            url = parse_relay_url(relay.urls[0])
+            await held.enter_async_context(allocated(url, made.username, made.credential))
+        with pytest.raises(TurnRefused) as refused:
+            await takes(relay, (made.username, made.credential))
+        assert refused.value.code == 486
 
 
 # ---- live rotation ------------------------------------------------------------------------------

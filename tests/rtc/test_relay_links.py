@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from poolhouse_control.relay.credentials import issue
+from poolhouse_node.cli.turn.config import LINK_ALLOCATIONS
 from poolhouse_node.room.links import LinkFailed
 from poolhouse_node.rtc.ice import PathSettings
 from poolhouse_node.rtc.link import LinkSettings
@@ -115,6 +116,24 @@ async def test_the_relay_is_reached_by_the_transport_that_was_named(relay, trans
     assert streams >= 2
     port = (relay.port, relay.tls_port)[transport == "tls"]
     await until(lambda: relay.log.count(f"local 127.0.0.1:{port}, remote".encode()) >= 2)
+
+
+async def test_a_link_takes_no_more_allocations_than_operators_are_told(relay):
+    """With every address of the relay, as control planes hand them out."""
+    made = issue(OLD_SECRET, ttl_s=600, now_s=time.time(), label="pooled")
+    servers = tuple(TurnServer(url, made.username, made.credential) for url in relay.urls)
+    paths = PathSettings(turn=servers, relay_only=True)
+    async with (
+        running_control() as control,
+        linked(control, paths, paths, *ENGINES[:1] * 2, LinkSettings()) as ((link, _), (other, _)),
+    ):
+        await until(lambda: link.stripes == other.stripes == 3)
+        await until(lambda: _allocations(relay) == LINK_ALLOCATIONS)
+    assert _allocations(relay) == LINK_ALLOCATIONS
+
+
+def _allocations(relay) -> int:
+    return relay.log.count(b"ALLOCATE processed, success")
 
 
 async def test_all_four_associations_of_a_link_pass_one_relay_over_tls(relay):

@@ -84,6 +84,11 @@ def _check(coturn: CoturnSettings, secrets: Sequence[str], *, labels: bool) -> N
             f"POOLHOUSE_COTURN_TOTAL_QUOTA is {coturn.total_quota}, but there are only "
             f"{max(ports, 0)} relay ports: each allocation takes one."
         )
+    if coturn.bps_capacity and not coturn.max_bps:
+        raise SettingsError(
+            "POOLHOUSE_COTURN_BPS_CAPACITY is given out in parts of POOLHOUSE_COTURN_MAX_BPS, and "
+            "coturn does not start without that: set it, or the capacity to 0."
+        )
     if coturn.secrets == "static":
         _check_secrets(secrets)
 

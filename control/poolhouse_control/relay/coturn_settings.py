@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import math
 import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
@@ -87,7 +88,9 @@ class CoturnSettings:
     )
     total_quota: int = setting(1200, whole(1, 64_000), "Allocations at a time in all.")
     max_bps: int = setting(
-        1_000_000, _BYTES_PER_S, "Bytes a second of one allocation, each way; 0 for no limit."
+        1_000_000,
+        _BYTES_PER_S,
+        "Bytes a second of one allocation, each way; 0 for no limit, if BPS_CAPACITY is 0 too.",
     )
     bps_capacity: int = setting(
         60_000_000,
@@ -122,6 +125,13 @@ class CoturnSettings:
     extra: tuple[str, ...] = setting(
         (), _lines, "More lines for the file, each checked: verbose,relay-threads=2."
     )
+
+    @property
+    def most_allocations(self) -> int:
+        """How many fit at a time: a reservation of bandwidth each, the last one of what is left."""
+        if not (self.bps_capacity and self.max_bps):
+            return self.total_quota
+        return min(self.total_quota, math.ceil(self.bps_capacity / self.max_bps))
 
     @classmethod
     def load(cls, environ: Mapping[str, str], **arguments: Any) -> Self:

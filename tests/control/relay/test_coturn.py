@@ -162,6 +162,7 @@ def test_a_password_that_coturn_cannot_read(password: str) -> None:
         ({"secrets": ("short",)}, "has 5 characters"),
         ({"secrets": (SECRET + " x",)}, "spaces, quotes"),
         ({"user_quota": 12}, "counts by label"),
+        ({"max_bps": 0}, "set it, or the capacity to 0"),
         ({"min_port": 50_000, "max_port": 50_100}, "only 100 relay ports"),
         ({"min_port": 50_000, "max_port": 49_000}, "only 0 relay ports"),
         ({"extra": "denied-peer-ipp=10.0.0.1"}, "Did you mean denied-peer-ip?"),

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["write_config"]
+__all__ = ["LINK_ALLOCATIONS", "write_config"]
+
+LINK_ALLOCATIONS = 16
+"""Both devices of a link ask at two addresses of the relay for each of its four connections, also
+when a direct path is found."""
 
 
 async def write_config(assignments: Sequence[str], output: Path | None, *, try_it: bool) -> int:
@@ -32,7 +36,18 @@ async def write_config(assignments: Sequence[str], output: Path | None, *, try_i
     else:
         _write(output, text)
         say(f"Wrote {output}; only its owner can read it: it may hold secrets.")
+    say(_capacity(coturn.most_allocations))
     return 0
+
+
+def _capacity(allocations: int) -> str:
+    """What people ask themselves when links fail that worked with fewer devices."""
+    links = allocations // LINK_ALLOCATIONS
+    return (
+        f"It holds {allocations} allocations at a time, enough for {links} links between two "
+        "devices that both ask for a relay. For more raise POOLHOUSE_COTURN_BPS_CAPACITY and "
+        "_TOTAL_QUOTA."
+    )
 
 
 def _arguments(assignments: Sequence[str]) -> dict[str, Any]:
