@@ -56,7 +56,7 @@ def host(*links: SimpleNamespace) -> SimpleNamespace:
 def joined(layers: tuple[int, int] | None = (10, 20)) -> SimpleNamespace:
     return SimpleNamespace(
         worker=SimpleNamespace(layers=layers), is_inside=True,
-        network=network(link()), identity=SimpleNamespace(meta={}),
+        network=network(link()), lends_gb=3.0,
     )  # fmt: skip
 
 
@@ -136,7 +136,7 @@ def test_a_joined_device_is_read(node, layers, role):
     with node.room(lambda event: None).joining(joined(layers), CODE):
         assert value(node, "room_role", role=role) == 1
         assert value(node, "room_connected") == 1
-        assert value(node, "engine_pledge_bytes") == 0
+        assert value(node, "engine_pledge_bytes") == 3 * 2**30
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ def test_a_host_that_counts_layers_smaller_hears_of_less(is_told_first):
     refuse(device, 3.0, 6.0, is_told_first=is_told_first)
     assert device.told == [Pledge(gb=pytest.approx(2.0, abs=0.001))]
     assert device.gb < 2.0  # so that what it rounded is no layer more
+    assert device.lent.lends_gb == pytest.approx(4.0)
     device.lent.offer(2.0)
     device.lent.offer(4.0)
     assert [pledge.gb for pledge in device.told[1:]] == pytest.approx([1.0, 2.0], abs=0.001)

@@ -116,6 +116,7 @@ def read_host(host: Host, feed: RoomFeed) -> RoomReading:
         feed,
         role=Role.HOST,
         is_connected=True,
+        pledge_gb=count_gb(host.identity.meta.get("contribGB")),
         layers=own.hi - own.lo if own else 0,
         queue_length=host.questions_waiting,
         queue_limit=WAITING_MAX,
@@ -126,7 +127,14 @@ def read_joined(device: JoinedDevice, feed: RoomFeed) -> RoomReading:
     """A room that this device joined."""
     lo, hi = device.worker.layers or (0, 0)
     role = Role.WORKER if hi else Role.GUEST
-    return _reading(device, feed, role=role, is_connected=device.is_inside, layers=hi - lo)
+    return _reading(
+        device,
+        feed,
+        role=role,
+        is_connected=device.is_inside,
+        pledge_gb=device.lends_gb,
+        layers=hi - lo,
+    )
 
 
 def _reading(
@@ -135,6 +143,7 @@ def _reading(
     *,
     role: Role,
     is_connected: bool,
+    pledge_gb: float,
     layers: int,
     queue_length: int = 0,
     queue_limit: int = 0,
@@ -147,7 +156,7 @@ def _reading(
         is_connected=is_connected,
         has_signaling=feed.has_signaling,
         layers=layers,
-        pledge_bytes=round(count_gb(device.identity.meta.get("contribGB")) * GIB),
+        pledge_bytes=round(pledge_gb * GIB),
         links_open=len(admitted),
         links_held=len(open_links) - len(admitted),
         links_relayed=sum(link.is_relayed for link in admitted),

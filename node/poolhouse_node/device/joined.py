@@ -188,6 +188,11 @@ class JoinedDevice(Device):
         """This room may be dealt so much from now on; its host is told when that is news."""
         self._lent.offer(gb)
 
+    @property
+    def lends_gb(self) -> float:
+        """What this room may take of the device's memory."""
+        return self._lent.lends_gb
+
     # ---- Device --------------------------------------------------------------------------------
 
     def greet(self, peer: Peer) -> None:

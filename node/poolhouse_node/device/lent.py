@@ -45,6 +45,11 @@ class LentShare:
     def __post_init__(self) -> None:
         self._offered_gb = count_gb(self.identity().meta.get("contribGB"))
 
+    @property
+    def lends_gb(self) -> float:
+        """What may be taken here, whatever the host counts it as."""
+        return count_gb(self.identity().meta.get("contribGB")) / self._host_counts
+
     def greeted(self) -> None:
         """A hello went out, with what the device says of itself now."""
         self._told = self.identity().meta.get("contribGB")
