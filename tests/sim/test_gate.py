@@ -112,7 +112,7 @@ def test_nothing_of_the_room_reaches_a_device_that_waits():
         await host.start()
         device, join = await joining(room, "otter")
         await asyncio.sleep(30)
-        assert list(device.roster.members) == []
+        assert list(device.known.roster.members) == []
         with pytest.raises(AskFailed):
             await device.ask("let me ask")
         device.send(device.peers[host.network.peer_id], Ask(text="let me ask"))

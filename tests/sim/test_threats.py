@@ -159,7 +159,7 @@ def test_frames_of_a_device_that_was_sent_out_do_not_reach_the_layers(in_time):
             await outcast._neighbours.link_to(second.network.peer_id)
         assert host.kick("outcast")
         await asyncio.sleep(1)
-        assert second.roster.proves(outcast.network.peer_id) is None
+        assert second.known.roster.proves(outcast.network.peer_id) is None
         if not in_time:
             await outcast._neighbours.link_to(second.network.peer_id)
         assert second.peers[outcast.network.peer_id].admitted

@@ -274,12 +274,12 @@ class Chaos:
         self._says_why = status["waits_for"] is not None or status["state"] not in DOES_WORK
         if left and not self._says_why:
             self.wrong.append(f"no end of {[each.text for each in left]}, but it is {status}")
-        if self.host.device._is_answering:
+        if self.host.device.questions.is_busy:
             self._was_stopped = True
             self.host.call(self.host.device.stop)
 
     def _is_busy(self) -> bool:
-        return bool(self._open_questions()) or self.host.device._is_answering
+        return bool(self._open_questions()) or self.host.device.questions.is_busy
 
     def _open_questions(self) -> list[Asked]:
         return [each for each in self.asked if not each.outcome.done() and not each.by.is_killed]

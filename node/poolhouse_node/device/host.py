@@ -6,9 +6,6 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-import msgspec
-
-from poolhouse_node.device.answering import Answering, AnswerRecord, GenerationSettings
 from poolhouse_node.device.dealing import StartError
 from poolhouse_node.device.device import Device, Identity, Peer
 from poolhouse_node.device.doorman import Doorman
@@ -16,30 +13,29 @@ from poolhouse_node.device.events import DeviceLeft, Notice, RoomOnline
 from poolhouse_node.device.keeper import REDEAL_AFTER_S, ChainKeeper
 from poolhouse_node.device.load_deaths import LoadDeaths
 from poolhouse_node.device.namesakes import Namesakes
+from poolhouse_node.device.questions import Questions
 from poolhouse_node.device.reception import Reception
-from poolhouse_node.device.remembering import Remembering
-from poolhouse_node.device.status import room_status
-from poolhouse_node.generate.conversation import Conversation
-from poolhouse_node.generate.trunk import Trunk
-from poolhouse_node.room.asks import TEXT_CHARACTERS_MAX, Ask, AskRefused
+from poolhouse_node.device.status import room_state, room_status
+from poolhouse_node.room.asks import Ask, AskRefused
 from poolhouse_node.room.pledge import GIB
-from poolhouse_node.room.record import RecordedSeat, RoomMemory
 from poolhouse_node.room.returning import DEAD_LINK_WAIT_S
 from poolhouse_node.room.roster import Member, Roster, clean_meta, clean_name
 from poolhouse_node.room.versions import PROTOCOL
 from poolhouse_node.wire.messages import loading
 from poolhouse_node.wire.messages.asking import Ask as AskMessage
-from poolhouse_node.wire.messages.asking import Busy, Stop
+from poolhouse_node.wire.messages.asking import Stop
 from poolhouse_node.wire.messages.joining import AuthProof, Bye, Hello, Pledge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from poolhouse_node.device.answering import AnswerRecord, GenerationSettings
     from poolhouse_node.device.events import Notify, Share
     from poolhouse_node.device.model import RoomModel
     from poolhouse_node.device.ports import Network, ShardLoader
     from poolhouse_node.generate.ports import Compute
     from poolhouse_node.room.gate import Gate, GateState
+    from poolhouse_node.room.record import RoomMemory
     from poolhouse_node.shard import Shard
     from poolhouse_node.wire.messages import Message
     from poolhouse_node.wire.slices import Frame
@@ -82,13 +78,13 @@ class Host(Device):
         name = clean_name(identity.name, network.peer_id)  # as its devices will read it
         identity = Identity(name, identity.meta)
         super().__init__(network, identity, notify)
-        self.model, self.settings = model, settings
+        self.model = model
         self.roster = Roster()
         self.roster.add(Member(network.peer_id, identity.name, identity.meta, proves_links=True))
         self.gate = gate
         network.mesh.key = gate.mesh_key
         network.mesh.proves = self.roster.proves
-        self._compute, self._draw = compute, draw
+        self._compute = compute
         self.keeper = ChainKeeper(
             self,
             model=model,
@@ -97,19 +93,31 @@ class Host(Device):
             split=settings.split,
             redeal_after_s=settings.redeal_after_s,
             was_dealt=memory is not None and bool(memory.seats),
-            is_answering=lambda: self._is_answering,
+            is_answering=lambda: self.questions.is_busy,
         )
-        self._answering: Answering | None = None
-        self._remembered = memory
-        self._remembering = Remembering(self.memory, save_memory, lambda: self._is_answering)
+        load_deaths = LoadDeaths.taken_up(model.needs.layer_bytes / GIB, memory)
+        self.questions = Questions(
+            self.keeper,
+            model,
+            compute,
+            settings.generation,
+            draw=draw,
+            broadcast=self.broadcast,
+            tell=self.tell,
+            notify=notify,
+            my_id=lambda: network.peer_id,
+            save=save_memory,
+            remembered=memory,
+            limits=load_deaths.limits,
+        )
         self.reception = Reception(
             self.roster,
             self.peers,
             self.keeper,
             Namesakes(self.roster, self.peers, self.ping, self.drop),
-            LoadDeaths.taken_up(model.needs.layer_bytes / GIB, memory),
+            load_deaths,
             model,
-            answering=lambda: self._answering,
+            answering=lambda: self.questions.answering,
             admit=self.admit,
             send=self.send,
             broadcast=self.broadcast,
@@ -129,11 +137,11 @@ class Host(Device):
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
-        self.tasks.spawn(self._remembering.work(), "remembering")
+        self.tasks.spawn(self.questions.remembering.work(), "remembering")
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        self._remembering.now()
+        self.questions.remembering.now()
         await super().__aexit__(*exc_info)
         if self.keeper.shard is not None:
             await self._compute.run(self.keeper.shard.close)
@@ -175,12 +183,11 @@ class Host(Device):
     ) -> asyncio.Future[AnswerRecord]:
         """Ask as this device's own person. Raises :class:`AskRefused`."""
         ids = None if prompt_ids is None else tuple(prompt_ids)
-        return self._ask(Ask(self.network.peer_id, self.identity.name, text, ids))
+        return self.questions.ask(Ask(self.network.peer_id, self.identity.name, text, ids))
 
     def stop(self) -> None:
         """End the running answer after the lap in flight, or the waiting for its devices."""
-        if self._answering is not None:
-            self._answering.stop(self.network.peer_id)
+        self.questions.stop(self.network.peer_id)
 
     async def close_room(self, reason: str) -> None:
         """Tell everyone that the room is over for good."""
@@ -206,11 +213,11 @@ class Host(Device):
 
     def deal_again(self) -> None:
         """Deal the layers anew over the devices that are here. Raises :class:`AskRefused`."""
-        if self._answering is None:
+        if not self.is_online:
             raise AskRefused("The model is not loaded yet.")
         if self.keeper.is_dealing:
             raise AskRefused("The layers are being dealt already.")
-        if self._is_answering and self.keeper.is_whole:
+        if self.questions.is_busy and self.keeper.is_whole:
             raise AskRefused("An answer is running: stop it first.")
         self.keeper.deal_soon()
 
@@ -224,32 +231,13 @@ class Host(Device):
         """Who is here, link by link, and what the room waits for; plain values."""
         return room_status(
             code=self.network.peer_id.rpartition("-")[2],
-            state=self._state(),
+            state=room_state(self.keeper, self.questions),
             members=self.roster.members.values(),
             peers=self.peers,
             shares=self.shares,
             waiting=self.doorman.waiting(),
             waits_for=self.keeper.waits_for(),
         )
-
-    def memory(self) -> RoomMemory:
-        """What a host that is started again needs to go on from here."""
-        memory = self._remembered or RoomMemory()
-        if self._answering is not None:
-            seats = [RecordedSeat(name=each.name, lo=each.lo, hi=each.hi) for each in self.shares]
-            memory = msgspec.structs.replace(self._answering.memory(), seats=seats)
-        return msgspec.structs.replace(memory, limits=self.reception.load_deaths.limits())
-
-    def _state(self) -> str:
-        if self.keeper.is_dealing:
-            return "loading the model"
-        if self.keeper.degraded is not None:
-            return self.keeper.degraded
-        if self._answering is None:
-            return "waiting for devices"
-        if not self.keeper.is_whole:
-            return self._awaited() or "waiting"
-        return "answering" if self._is_answering else "online"
 
     @property
     def shares(self) -> list[Share]:
@@ -259,12 +247,12 @@ class Host(Device):
     @property
     def questions_waiting(self) -> int:
         """Questions behind the one that runs."""
-        return len(self._answering.queue.waiting) if self._answering else 0
+        return self.questions.waiting
 
     @property
     def is_online(self) -> bool:
         """The model was loaded everywhere and questions are taken."""
-        return self._answering is not None
+        return self.questions.answering is not None
 
     @property
     def transport(self) -> str:
@@ -300,10 +288,9 @@ class Host(Device):
             case AuthProof():
                 self.doorman.proof(peer, message)
             case AskMessage(text=text):
-                self._guest_asks(peer, text)
+                self.questions.device_asks(peer_id, self.name_of(peer_id), text)
             case Stop():
-                if self._answering is not None:
-                    self._answering.stop(peer_id)
+                self.questions.stop(peer_id)
             case Pledge(gb=gb):
                 self.reception.pledged(peer_id, gb)
             case loading.RangeRequest(id=request):
@@ -340,8 +327,7 @@ class Host(Device):
         if member is None:
             return
         self.notify(DeviceLeft(member.name, verb))
-        if self._answering is not None:
-            self._answering.withdraw(peer_id)
+        self.questions.withdraw(peer_id)
         self.keeper.gone(peer_id, verb)
         self.reception.tell_roster()
 
@@ -378,76 +364,23 @@ class Host(Device):
         self.loading = now
         if now:
             self.reception.deal_begins()
-            self._remembering.changed()  # a death may be why it is dealt
+            self.questions.remembering.changed()  # a death may be why it is dealt
 
     def dealt(self, shard: Shard) -> None:
-        trunk = Trunk(shard, self._compute, self.keeper.chain)
-        if self._answering is None:
-            if self._remembered is not None:
-                trunk.follow(None)
-            self._answering = self._begin_to_answer(trunk)
-        else:
-            trunk.follow(self._answering.trunk)
-            self._answering.trunk = trunk
+        is_first = not self.is_online
+        answering = self.questions.dealt(shard)
+        if is_first:
+            self.tasks.spawn(answering.work(), "answers")
+            self.tasks.spawn(self.keeper.guard.work(), "drop detection")
+            self.tasks.spawn(self.keeper.work(), "keeping the chain")
         self.reception.deal_ended()
         self.say_ready()
-        self._answering.say_places()  # also those whose questions a host before this one took
+        answering.say_places()  # also those whose questions a host before this one took
         self.notify(RoomOnline(self.model.label, self.model.context_size))
-        self._remembering.changed()
+        self.questions.remembering.changed()
 
     def say_ready(self) -> None:
         self.broadcast(self.reception.ready_all())
 
     def forget_caches(self, why: str) -> None:
-        if self._answering is not None:
-            self._answering.trunk.forget(why)
-
-    def _begin_to_answer(self, trunk: Trunk) -> Answering:
-        generation = self.settings.generation
-        answering = Answering(
-            trunk=trunk,
-            conversation=Conversation(self.model.tokenizer, generation.system),
-            settings=generation,
-            draw=self._draw,
-            broadcast=self.broadcast,
-            tell=self.tell,
-            notify=self.notify,
-            my_id=lambda: self.network.peer_id,
-            until_whole=self.keeper.until_whole,
-            remember=self._remembering.now,
-            give_up_waiting=self.keeper.give_up_waiting,
-            awaited=self._awaited,
-        )
-        if self._remembered is not None:
-            answering.take_up(self._remembered)
-        self.tasks.spawn(answering.work(), "answers")
-        self.tasks.spawn(self.keeper.guard.work(), "drop detection")
-        self.tasks.spawn(self.keeper.work(), "keeping the chain")
-        return answering
-
-    def _awaited(self) -> str:
-        waits = self.keeper.waits_for()
-        return waits[0] if waits else ""
-
-    # ---- questions -----------------------------------------------------------------------------
-
-    @property
-    def _is_answering(self) -> bool:
-        return self._answering is not None and self._answering.is_busy
-
-    def _ask(self, ask: Ask) -> asyncio.Future[AnswerRecord]:
-        if self.keeper.degraded is not None:
-            raise AskRefused(self.keeper.degraded)
-        if self._answering is None:
-            raise AskRefused("The model is not loaded yet; ask again when the room is online.")
-        return self._answering.ask(ask)
-
-    def _guest_asks(self, peer: Peer, text: str) -> None:
-        if not text.strip():
-            return
-        peer_id = peer.link.peer_id
-        ask = Ask(peer_id, self.name_of(peer_id), text[:TEXT_CHARACTERS_MAX])
-        try:
-            self._ask(ask)
-        except AskRefused as error:
-            self.send(peer, Busy(why=str(error)))
+        self.questions.forget_caches(why)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from poolhouse_node.device.answers import AskFailed, GuestScreen, SeenAnswer
 from poolhouse_node.device.device import Device, Identity, Peer
@@ -25,10 +25,10 @@ from poolhouse_node.device.stay import RoomEnd, Stay
 from poolhouse_node.device.worker import Worker
 from poolhouse_node.room.asks import TEXT_CHARACTERS_MAX
 from poolhouse_node.room.joining import Joiner
+from poolhouse_node.room.known import KnownRoom
 from poolhouse_node.room.links import LinkFailed
 from poolhouse_node.room.pledge import GIB, count_gb
-from poolhouse_node.room.roster import Member, Roster, clean_meta, clean_name, renamed
-from poolhouse_node.room.shares import comes_before, read_layers
+from poolhouse_node.room.roster import clean_meta, clean_name
 from poolhouse_node.room.versions import PROTOCOL, advice_for_us
 from poolhouse_node.wire.messages import loading
 from poolhouse_node.wire.messages.asking import Ask, Stop
@@ -81,10 +81,7 @@ class JoinedDevice(Device):
     ) -> None:
         super().__init__(network, identity, notify)
         self.host_id = host_id
-        self.name = identity.name
-        self.roster = Roster()
-        self._held: dict[str, tuple[int, int]] = {}
-        """Layers ``[lo, hi)`` by device name, as the host told them last."""
+        self.known = KnownRoom(identity.name)
         self.screen = GuestScreen(lambda: network.peer_id, notify)
         self._loader, self._compute = loader, compute
         self._online = asyncio.Event()
@@ -117,7 +114,7 @@ class JoinedDevice(Device):
             tasks=self.tasks,
             tell_host=self._tell_host,
             open_link=self._neighbours.link_to,
-            name_of=self._name_of,
+            name_of=self.known.name_of,
             host_link=self._host_link,
             notify=self.notify,
             loading_changed=self._loading_changed,
@@ -146,19 +143,18 @@ class JoinedDevice(Device):
         return self._entrance is not None and self._entrance.waits_in_lobby
 
     @property
+    def name(self) -> str:
+        """What this device is called in the room."""
+        return self.known.my_name
+
+    @property
     def is_inside(self) -> bool:
         """The host let this device in, and the link to it stands."""
         return self._stay.is_inside
 
     async def until_online(self) -> None:
         """Wait until the room can answer. Raises :class:`JoinFailed` when it is over before."""
-        online = asyncio.ensure_future(self._online.wait())
-        try:
-            waited: set[asyncio.Future[Any]] = {online, self._stay.end}
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            online.cancel()
-        if self._stay.is_over:
+        if not await self._stay.until(self._online):
             raise JoinFailed(self._stay.end.result().why)
 
     async def until_over(self) -> RoomEnd:
@@ -227,10 +223,8 @@ class JoinedDevice(Device):
                 self._host_says(peer, message)
 
     def frame_came(self, peer: Peer, frame: Frame) -> None:
-        layers, sender = self.worker.layers, self.roster.members.get(peer.link.peer_id)
-        if layers is None or sender is None:  # who was sent out still knows the mesh key
-            return
-        if comes_before(sender.name, layers[0], self._held):
+        layers = self.worker.layers
+        if layers is not None and self.known.may_send_frames(peer.link.peer_id, layers[0]):
             self.worker.put(frame)
 
     def answered(self, peer: Peer, sent_at: float) -> None:
@@ -315,7 +309,7 @@ class JoinedDevice(Device):
             case loading.InventoryRequest(url=url):
                 self.send(peer, loading.Inventory(url=url, have=[]))
             case loading.Load():
-                self._held = {}  # of an earlier deal
+                self.known.deal_begins()
                 self._lent.dealt()
                 self.worker.take_load(message)
             case loading.Next():
@@ -358,23 +352,17 @@ class JoinedDevice(Device):
                 self.screen.take(message)
 
     def _roster(self, message: RosterMessage) -> None:
-        self.roster = Roster()
-        for entry in message.members:
-            name = clean_name(entry.name, entry.id)
-            member = Member(entry.id, name, clean_meta(entry.meta, on_host=False), bool(entry.a))
-            self.roster.members[entry.id] = member
-        given = renamed(message.members, self.network.peer_id, self.name, from_host=True)
-        self.name = given or self.name
-        self.network.mesh.proves = self.roster.proves
+        self.known.take_roster(message, self.network.peer_id)
+        self.network.mesh.proves = self.known.roster.proves
         self._neighbours.roster_changed()
 
     def _layers(self, message: loading.Layers) -> None:
-        read = {clean_name(name, ""): read_layers(text) for name, text in message.by.items()}
-        self._held = {name: layers for name, layers in read.items() if layers}
+        self.known.take_layers(message)
         sizes_gb = message.held or {}
         self._lent.counted(count_gb(sizes_gb.get(self.name)))
         shares = [
-            Share(name, lo, hi, sizes_gb.get(name, 0.0)) for name, (lo, hi) in self._held.items()
+            Share(name, lo, hi, sizes_gb.get(name, 0.0))
+            for name, (lo, hi) in self.known.held.items()
         ]
         self.notify(Dealt("", tuple(shares), tuple((message.out or {}).items())))
         if self.name not in message.by and self.worker.layers is not None:
@@ -388,9 +376,6 @@ class JoinedDevice(Device):
     def _loading_changed(self, loading_now: bool) -> None:
         self.loading = loading_now
         self._load_notes.loading(self.tasks, now=loading_now)
-
-    def _name_of(self, peer_id: str) -> str:
-        return self.roster.name_of(peer_id)
 
     def _host_link(self) -> Link | None:
         peer = self.peers.get(self.host_id)

@@ -7,13 +7,14 @@ import logging
 from typing import TYPE_CHECKING
 
 from poolhouse_node.device.dealing import Start, StartError, make_deal
-from poolhouse_node.device.events import Notice, RoomDegraded, RoomMended
+from poolhouse_node.device.events import RoomDegraded, RoomMended
 from poolhouse_node.device.guard import ChainGuard
 from poolhouse_node.device.laps import WorkerChain
 from poolhouse_node.device.orders import Orders
+from poolhouse_node.device.reports import Reports
 from poolhouse_node.generate.ports import LapFailed
+from poolhouse_node.room.outage import Outage
 from poolhouse_node.room.returning import KNOCK_S
-from poolhouse_node.room.roster import clean_name
 from poolhouse_node.room.seats import Seat, Seats
 from poolhouse_node.wire.messages import loading
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from poolhouse_node.device.model import RoomModel
     from poolhouse_node.device.ports import Link, ShardLoader
     from poolhouse_node.device.room_port import Room
-    from poolhouse_node.generate.ports import Compute, LapFailure
+    from poolhouse_node.generate.ports import Compute
     from poolhouse_node.room.roster import Member
     from poolhouse_node.shard import Shard
     from poolhouse_node.wire.messages import Message
@@ -61,7 +62,7 @@ class ChainKeeper:
         is_answering: Callable[[], bool],
     ) -> None:
         self._room, self._model, self._loader, self._compute = room, model, loader, compute
-        self._split, self.redeal_after_s = split, redeal_after_s
+        self._split = split
         self.chain = WorkerChain(self._link_to, self._rtt_s, room.name_of, room.notify)
         self.guard = ChainGuard(
             chain=self._peers,
@@ -74,6 +75,19 @@ class ChainKeeper:
         self._orders = Orders(
             lambda: self.seats, lambda: self._start, room.tell, self._mend_if_whole
         )
+        self._reports = Reports(
+            lambda: self.seats,
+            lambda: self._start,
+            is_dealing=lambda: self._is_dealing,
+            is_whole=lambda: self.is_whole,
+            orders=self._orders,
+            guard=self.guard,
+            notify=room.notify,
+            fail_deal=self._fail_deal,
+            broke=self._break,
+            fail_laps=self.chain.report,
+            changed=self._mend_if_whole,
+        )
         self.shard: Shard | None = None
         self.degraded: str | None = None
         """Why the room cannot take questions now; a sentence."""
@@ -84,10 +98,7 @@ class ChainKeeper:
         self._is_over = False
         self._was_dealt = was_dealt
         """Also by a host before this process: a split may name more devices than are left."""
-        self._needs_deal = False
-        """The last deal failed: seats that fill again do not help."""
-        self._wants_deal = False
-        self._broken_at: float | None = None
+        self._outage = Outage(redeal_after_s)
         self._changed = asyncio.Event()
 
     # ---- dealing -------------------------------------------------------------------------------
@@ -108,7 +119,7 @@ class ChainKeeper:
         """
         if not self._is_online:
             return
-        self._wants_deal = True
+        self._outage.wants_deal = True
         if not self._is_dealing:
             self._break("the layers are dealt again")
 
@@ -124,7 +135,7 @@ class ChainKeeper:
     @property
     def is_whole(self) -> bool:
         """The model is loaded everywhere and frames go round."""
-        return self._is_online and not self._is_dealing and self._broken_at is None
+        return self._is_online and not self._is_dealing and self._outage.since is None
 
     @property
     def shares(self) -> list[Share]:
@@ -142,16 +153,21 @@ class ChainKeeper:
 
     def waits_for(self) -> tuple[str, float, float | None] | None:
         """What the chain waits for, for how many seconds, and seconds until it is dealt again."""
-        now = asyncio.get_running_loop().time()
-        if self._broken_at is None:
+        now, outage = asyncio.get_running_loop().time(), self._outage
+        if outage.since is None:
             silent = self.guard.silent(now)
             names = " and ".join(name for name, _ in silent)
             longest_s = max((silent_s for _, silent_s in silent), default=0.0)
             return (f"waiting for a sign of {names}", longest_s, None) if silent else None
-        since_s, rest_s = now - self._broken_at, self._rest_s()
-        what = "waiting for a deal that works" if self._needs_deal else self.seats.awaited()
+        rest_s = outage.rest_s(now)
+        what = "waiting for a deal that works" if outage.needs_deal else self.seats.awaited()
         deal_in_s = None if rest_s is None else max(0.0, rest_s)
-        return what or "dealing the layers again", since_s, deal_in_s
+        return what or "dealing the layers again", now - outage.since, deal_in_s
+
+    def awaited(self) -> str:
+        """What the chain waits for, in words; empty when it waits for nothing."""
+        waits = self.waits_for()
+        return waits[0] if waits else ""
 
     async def _deal(self) -> None:
         members = self._room.candidates([seat.name for seat in self.seats])
@@ -163,7 +179,7 @@ class ChainKeeper:
             ]
         )
         self.chain.deal(start.workers)
-        self._is_dealing, self._needs_deal = True, True
+        self._is_dealing = self._outage.needs_deal = True
         self._room.dealing(now=True)
         try:
             await start.run()
@@ -175,10 +191,9 @@ class ChainKeeper:
         if lost:  # between the last one's word and now
             raise StartError(f"{lost[0].name} was lost while the model was loading.")
         self.chain.mend(start.workers)
-        self._wants_deal = False
-        self._needs_deal, self._is_online, self.degraded = False, True, None
+        self._outage.deal_worked()
+        self._is_online, self.degraded = True, None
         self._was_dealt = True
-        self._broken_at = None
         for seat in self.seats:
             seat.is_ready = True
         self._room.dealt(start.loaded)
@@ -201,13 +216,14 @@ class ChainKeeper:
 
     def came(self, peer_id: str, name: str) -> bool:
         """A device came in; True when it has its seat back and is told what to load."""
-        seat = None if self._is_dealing or self._needs_deal else self.seats.sit(name, peer_id)
+        outage = self._outage
+        seat = None if self._is_dealing or outage.needs_deal else self.seats.sit(name, peer_id)
         if seat is None:
             # After a deal that failed somebody else may do; during one it shows whether it fails.
-            self._wants_deal |= self._needs_deal and self._is_online and self._may_hold(name)
+            outage.wants_deal |= outage.needs_deal and self._is_online and self._may_hold(name)
             self._changed.set()
             return False
-        if self._broken_at is None:
+        if outage.since is None:
             self._break(f"{seat.name} came back")
         log.info("seat.taken: %s", seat.words)
         self._orders.relink(seat)
@@ -219,7 +235,7 @@ class ChainKeeper:
 
         During a deal this counts only if that one fails.
         """
-        self._wants_deal |= self._needs_deal and self._is_online
+        self._outage.wants_deal |= self._outage.needs_deal and self._is_online
         self._changed.set()
 
     def gone(self, peer_id: str, verb: str) -> None:
@@ -227,10 +243,8 @@ class ChainKeeper:
         what = self._left(peer_id, verb)
         if what is None or not self._is_online or self._is_over:
             return
-        again = self._when_again()
-        self.degraded = f"{what}; the room cannot answer without it. {again}"
-        self._room.broadcast(loading.Degraded(why=self.degraded))
-        self._room.notify(RoomDegraded(self.degraded))
+        again = self._outage.when_again()
+        self._say_degraded(f"{what}; the room cannot answer without it. {again}")
 
     def link_down(self, peer_id: str, verb: str) -> None:
         """The link to a device died, or a new one is being made: laps fail, the room waits."""
@@ -265,92 +279,9 @@ class ChainKeeper:
         if is_silent or self.chain.is_in_doubt:
             self.chain.fail(LapFailed("timeout", "The answer was stopped."))
 
-    def _when_again(self) -> str:
-        if self._wants_deal:
-            return "The layers are dealt again now."
-        if self.redeal_after_s is None:
-            return "It waits until the device is back; automatic re-deal is off."
-        return f"Unless it is back in {self.redeal_after_s:.0f} s, the layers are dealt again."
-
-    # ---- what workers say ----------------------------------------------------------------------
-
     def take(self, peer_id: str, message: Message) -> bool:
         """A message about loading and links; False when it is about something else."""
-        if self._is_over:
-            return False
-        match message:
-            case loading.Progress(pct=percent):
-                if self._start is not None:
-                    self._start.progress(peer_id, percent)
-            case loading.Ready():
-                self._ready(peer_id)
-            case loading.Linked(next=linked_to, ok=ok):
-                self._linked(peer_id, linked_to, ok=bool(ok))
-            case loading.LinkLost(name=name, up=up):
-                self._link_changed(peer_id, clean_name(name, peer_id), is_up=bool(up))
-            case loading.ErrorReport():
-                self._failed(peer_id, message)
-            case _:
-                return False
-        return True
-
-    def _ready(self, peer_id: str) -> None:
-        if self._is_dealing and self._start is not None:
-            self._start.ready(peer_id)
-        seat = self.seats.at(peer_id)
-        if seat is not None:
-            seat.is_ready = True
-            self._mend_if_whole()
-
-    def _linked(self, peer_id: str, linked_to: str, *, ok: bool) -> None:
-        seat = self.seats.at(peer_id)
-        after = self.seats.after(seat) if seat is not None else None
-        if seat is None or after is None or after.peer_id != linked_to:
-            return
-        seat.is_linked = ok
-        seat.link_news += 1
-        if ok:
-            self._mend_if_whole()
-        else:
-            self._orders.relink_later(after)
-
-    def _link_changed(self, peer_id: str, name: str, *, is_up: bool) -> None:
-        """A worker lost its link to the next device, or has it again."""
-        seat = self.seats.at(peer_id)
-        after = self.seats.after(seat) if seat is not None else None
-        if seat is None or after is None or after.name != name:
-            return
-        if is_up:
-            if after.is_here:
-                seat.is_linked = True
-                self._mend_if_whole()
-            return
-        seat.is_linked = False
-        seat.link_news += 1
-        what = f"{name} stopped responding"
-        if not self.guard.is_stalled(name):
-            what += f" to {seat.name}"
-        if not self._fail_deal(f"{what} while the model was loading.") and self.is_whole:
-            self._room.notify(Notice(f"{what}; waiting until the link is back."))
-        self._break(what)
-
-    def _failed(self, peer_id: str, message: loading.ErrorReport) -> None:
-        seat = self.seats.at(peer_id)
-        if seat is None:
-            return
-        if message.load:
-            self._could_not_load(seat, message.message)
-        kind: LapFailure = "not-a-number" if "NaN" in message.message else "device-error"
-        sentence = f"{seat.name} reported an error: {message.message}"
-        self.chain.report(LapFailed(kind, sentence))
-
-    def _could_not_load(self, seat: Seat, why: str) -> None:
-        sentence = f"{seat.name} couldn't load its layers ({why})"
-        if self._fail_deal(sentence):
-            return
-        seat.is_ready = False
-        self._break(sentence)
-        self._orders.load_later(seat)
+        return not self._is_over and self._reports.take(peer_id, message)
 
     # ---- broken and whole ----------------------------------------------------------------------
 
@@ -359,8 +290,8 @@ class ChainKeeper:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            while self._broken_at is not None:
-                if self._must_deal():
+            while self._outage.since is not None:
+                if self._outage.must_deal(asyncio.get_running_loop().time()):
                     await self._deal_again()
                 else:
                     await self._until_change()
@@ -375,20 +306,8 @@ class ChainKeeper:
             await asyncio.sleep(WHOLE_POLL_S)
         return True
 
-    def _must_deal(self) -> bool:
-        """Now is the time: somebody wants it, or whoever is missing did not come in time."""
-        if self._wants_deal:
-            return True
-        rest_s = self._rest_s()
-        return rest_s is not None and rest_s <= 0
-
-    def _rest_s(self) -> float | None:
-        if self.redeal_after_s is None or self._broken_at is None:
-            return None
-        return self._broken_at + self.redeal_after_s - asyncio.get_running_loop().time()
-
     async def _until_change(self) -> None:
-        rest_s = self._rest_s()
+        rest_s = self._outage.rest_s(asyncio.get_running_loop().time())
         try:
             async with asyncio.timeout(KNOCK_S if rest_s is None else min(rest_s, KNOCK_S)):
                 await self._changed.wait()
@@ -403,8 +322,8 @@ class ChainKeeper:
 
     async def _deal_again(self) -> None:
         self._break("the layers are dealt again")  # also when it was mended a moment ago
-        host, broken_at = self._room.candidates(())[0], self._broken_at
-        self._is_dealing, self._wants_deal = True, False
+        host, broken_at = self._room.candidates(())[0], self._outage.since
+        self._is_dealing, self._outage.wants_deal = True, False
         self._room.broadcast(loading.Redeal(by=host.name, model=self._model.key))
         try:
             await asyncio.sleep(SETTLING_S)
@@ -418,9 +337,11 @@ class ChainKeeper:
 
     def _deal_failed(self, why: str) -> None:
         """Wait for other devices, or the same ones again; the conversation is not lost."""
-        self._broken_at = asyncio.get_running_loop().time()
-        self._needs_deal = True
-        self.degraded = f"{why} The room waits for devices."
+        self._outage.deal_failed(asyncio.get_running_loop().time())
+        self._say_degraded(f"{why} The room waits for devices.")
+
+    def _say_degraded(self, why: str) -> None:
+        self.degraded = why
         self._room.broadcast(loading.Degraded(why=self.degraded))
         self._room.notify(RoomDegraded(self.degraded))
 
@@ -429,15 +350,14 @@ class ChainKeeper:
         why = f"{what}, so the answer could not go on."
         self.chain.break_off(LapFailed("left", why))
         self._room.forget_caches(why)
-        if self._is_online and self._broken_at is None:
-            self._broken_at = asyncio.get_running_loop().time()
+        if self._is_online:
+            self._outage.begin(asyncio.get_running_loop().time())
         self._changed.set()
 
     def _mend_if_whole(self) -> None:
-        idle = self._is_dealing or self._needs_deal or self._wants_deal
-        if self._broken_at is None or idle or not self.seats.is_whole:
+        if self._is_dealing or not (self._outage.ends_by_seats and self.seats.is_whole):
             return
-        broken_at, self._broken_at, self.degraded = self._broken_at, None, None
+        broken_at, self.degraded = self._outage.end(), None
         self.chain.mend(self.seats.peer_ids)
         self._room.say_ready()
         self._mended(broken_at)

@@ -13,9 +13,24 @@ if TYPE_CHECKING:
     from poolhouse_node.device.device import Peer
     from poolhouse_node.device.doorman import Waiting
     from poolhouse_node.device.events import Share
+    from poolhouse_node.device.keeper import ChainKeeper
+    from poolhouse_node.device.questions import Questions
     from poolhouse_node.room.roster import Member
 
-__all__ = ["room_status"]
+__all__ = ["room_state", "room_status"]
+
+
+def room_state(keeper: ChainKeeper, questions: Questions) -> str:
+    """What the room does now, in a few words, or the sentence that says why it cannot answer."""
+    if keeper.is_dealing:
+        return "loading the model"
+    if keeper.degraded is not None:
+        return keeper.degraded
+    if questions.answering is None:
+        return "waiting for devices"
+    if not keeper.is_whole:
+        return keeper.awaited() or "waiting"
+    return "answering" if questions.is_busy else "online"
 
 
 def room_status(

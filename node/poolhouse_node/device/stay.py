@@ -88,6 +88,16 @@ class Stay:
             inside.cancel()
             turned_away.cancel()
 
+    async def until(self, event: asyncio.Event) -> bool:
+        """Wait for something in the room; False when this device is out, also by then."""
+        happened = asyncio.ensure_future(event.wait())
+        waited: set[asyncio.Future[Any]] = {happened, self.end}
+        try:
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            happened.cancel()
+        return not self.is_over
+
     def host_gone(self, verb: str, *, path_broke: bool) -> bool:
         """The link to the host ended; True when this device sets out to come back."""
         self._inside.clear()
