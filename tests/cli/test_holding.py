@@ -188,7 +188,7 @@ def test_rooms_come_as_arguments_or_from_the_environment(monkeypatch, given):
         taken.extend(rooms)
 
     monkeypatch.setattr(holding, "hold_layers", record)
-    monkeypatch.setattr("poolhouse_node.cli.main.run", asyncio.run)
+    monkeypatch.setattr("poolhouse_node.cli.room_commands.run", asyncio.run)
     monkeypatch.setenv("POOLHOUSE_ROOM", "4TK-G9P ABC-DEF")
     app(["join", *given], standalone_mode=False)
     assert taken == ["4TK-G9P", "ABC-DEF"]

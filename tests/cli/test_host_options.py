@@ -5,7 +5,7 @@ import typer
 from typer.testing import CliRunner
 
 from poolhouse_node.cli import host as host_module
-from poolhouse_node.cli import main, up
+from poolhouse_node.cli import main, room_commands, up
 from poolhouse_node.cli.measuring import MetricsOptions
 from poolhouse_node.cli.options import parse_redeal_after
 
@@ -15,7 +15,7 @@ def given(monkeypatch):
     """The options that a command line ends up as."""
     found = []
     monkeypatch.delenv("POOLHOUSE_PRECISION")  # of all tests
-    monkeypatch.setattr(main, "run", lambda started: None)
+    monkeypatch.setattr(room_commands, "run", lambda started: None)
     monkeypatch.setattr(host_module, "host_room", found.append)
     monkeypatch.setattr(up, "bring_up", found.append)
 

@@ -150,7 +150,7 @@ def test_options_reach_the_device(monkeypatch, tmp_path):
         return 0
 
     monkeypatch.setattr(holding, "hold_layers", holds)
-    monkeypatch.setattr("poolhouse_node.cli.main.run", lambda main: main.send(None))
+    monkeypatch.setattr("poolhouse_node.cli.room_commands.run", lambda main: main.send(None))
     file = ice_file(tmp_path, [RELAY])
     arguments = ["join", "4TKG9P", "--ice", str(file), "--relay-only", "--stun", "none"]
     CliRunner().invoke(app, arguments)
