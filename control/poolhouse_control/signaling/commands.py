@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, NewType
 
 import msgspec
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Claim",
     "Close",
+    "CloseCode",
     "Command",
     "Commands",
     "Expire",
@@ -32,6 +34,18 @@ SocketId = NewType("SocketId", int)
 """Names one socket of this process, for ever: numbers are not used again."""
 
 
+class CloseCode(IntEnum):
+    """Clients ignore close codes (signaling, 2.1); they are for people who read traces."""
+
+    NORMAL = 1000
+    POLICY = 1008
+    RESTART = 1012
+    """This process ends; another one takes clients."""
+    FULL = 1013
+    REPLACED = 4001
+    """Another socket with the same token took the id over."""
+
+
 class Send(msgspec.Struct, frozen=True):
     """Write a text frame."""
 
@@ -43,7 +57,7 @@ class Close(msgspec.Struct, frozen=True):
     """Write what is queued, then close. The hub has forgotten the socket already."""
 
     socket: SocketId
-    code: int
+    code: CloseCode
     reason: DisconnectReason | None = None
     """None when the socket was refused and never registered."""
     hear_out: bool = False

@@ -8,7 +8,7 @@ other replicas say comes in through ``arrived``, ``kicked`` and ``lost``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from poolhouse_control.errors import BadFrame, IgnoredFrame
 from poolhouse_control.signaling import messages
@@ -17,6 +17,7 @@ from poolhouse_control.signaling.claims import Claims
 from poolhouse_control.signaling.commands import (
     Claim,
     Close,
+    CloseCode,
     Command,
     Commands,
     Expire,
@@ -56,16 +57,7 @@ if TYPE_CHECKING:
     from poolhouse_control.signaling.messages import ConnectParams
     from poolhouse_control.signaling.presence import Owned, RouteResult
 
-__all__ = ["CLOSE_REPLACED", "CLOSE_RESTART", "Hub"]
-
-# Clients ignore close codes (signaling, 2.1); they are for people who read traces.
-_CLOSE_NORMAL: Final = 1000
-_CLOSE_POLICY: Final = 1008
-_CLOSE_FULL: Final = 1013
-CLOSE_RESTART: Final = 1012
-"""This process ends; another one takes clients."""
-CLOSE_REPLACED: Final = 4001
-"""Another socket with the same token took the id over."""
+__all__ = ["Hub"]
 
 
 class Hub:
@@ -117,7 +109,7 @@ class Hub:
             return self._refuse(socket, fault.outcome, fault.sentence)
         if self.peer_count >= self._limits.max_peers and params.peer_id not in self._roster:
             sentence = "Server has reached its concurrent user limit"
-            return self._refuse(socket, ConnectOutcome.LIMIT, sentence, _CLOSE_FULL)
+            return self._refuse(socket, ConnectOutcome.LIMIT, sentence, CloseCode.FULL)
         claim = Claim(socket, params.peer_id, params.token)
         self._claims.begin(claim)
         return (claim,)
@@ -159,14 +151,14 @@ class Hub:
     def _taken_meanwhile(self, claim: Claim, claimed: Claimed) -> list[Command]:
         self.tally.connects[ConnectOutcome.REPLACED] += 1
         waiting = [self._pass_on(parcel) for parcel in claimed.waiting]
-        return [Close(claim.socket, CLOSE_REPLACED), *waiting]
+        return [Close(claim.socket, CloseCode.REPLACED), *waiting]
 
     def _open(self, peer: Peer, claimed: Claimed) -> list[Command]:
         commands: list[Command] = []
         former = self._roster.owner(peer.peer_id)
         if former is not None:
             self._forget(former, DisconnectReason.REPLACED)
-            commands.append(Close(former.socket, CLOSE_REPLACED, DisconnectReason.REPLACED))
+            commands.append(Close(former.socket, CloseCode.REPLACED, DisconnectReason.REPLACED))
         if claimed.took_over is not None:
             self.tally.takeovers[claimed.took_over] += 1
         self._roster.add(peer)
@@ -178,7 +170,11 @@ class Hub:
         return commands
 
     def _refuse(
-        self, socket: SocketId, outcome: ConnectOutcome, sentence: str, code: int = _CLOSE_POLICY
+        self,
+        socket: SocketId,
+        outcome: ConnectOutcome,
+        sentence: str,
+        code: CloseCode = CloseCode.POLICY,
     ) -> list[Command]:
         # A message, then the close: a bare close looks like an outage to clients (2).
         self.tally.connects[outcome] += 1
@@ -186,12 +182,12 @@ class Hub:
 
     def _refuse_taken(self, socket: SocketId) -> list[Command]:
         self.tally.connects[ConnectOutcome.ID_TAKEN] += 1
-        return [self._send(socket, messages.ID_TAKEN_TEXT), Close(socket, _CLOSE_POLICY)]
+        return [self._send(socket, messages.ID_TAKEN_TEXT), Close(socket, CloseCode.POLICY)]
 
     def _turn_away(self, socket: SocketId) -> list[Command]:
         """A bare close on purpose: an outage should look like one, clients then come again."""
         self.tally.connects[ConnectOutcome.STORE_DOWN] += 1
-        return [Close(socket, _CLOSE_FULL)]
+        return [Close(socket, CloseCode.FULL)]
 
     # Frames (signaling, 3 and 4)
 
@@ -219,13 +215,13 @@ class Hub:
         peer.bad_frames += 1
         if peer.bad_frames < self._limits.max_bad_frames:
             return ()
-        return self._cut(peer, DisconnectReason.BAD_FRAMES, _CLOSE_POLICY)
+        return self._cut(peer, DisconnectReason.BAD_FRAMES, CloseCode.POLICY)
 
     def _relay(self, peer: Peer, message: Relayable) -> Commands:
         dst = message.dst
         if not dst:
             if isinstance(message, Leave):  # signs off: the id is free and the socket ends (4.2)
-                return self._cut(peer, DisconnectReason.LEFT, _CLOSE_NORMAL)
+                return self._cut(peer, DisconnectReason.LEFT, CloseCode.NORMAL)
             return self._drop(message.kind)
         text = messages.relay_text(message, src=peer.peer_id, dst=dst)
         receiver = self._roster.owner(dst)
@@ -350,7 +346,7 @@ class Hub:
     def _evict(self, peer: Peer) -> Commands:
         """Cut a socket whose id is somebody else's: there is nothing to release."""
         self._forget(peer, DisconnectReason.LOST_ID)
-        return (Close(peer.socket, CLOSE_REPLACED, DisconnectReason.LOST_ID),)
+        return (Close(peer.socket, CloseCode.REPLACED, DisconnectReason.LOST_ID),)
 
     def dismiss(self, socket: SocketId) -> Commands:
         """Send a client to another replica: hand its id over, ask it to close.
@@ -362,7 +358,7 @@ class Hub:
             return ()
         self._roster.dismiss(peer)
         release = Release(peer.peer_id, peer.epoch, hand_over=True)
-        return release, Close(socket, CLOSE_RESTART, DisconnectReason.SHUTDOWN, hear_out=True)
+        return release, Close(socket, CloseCode.RESTART, DisconnectReason.SHUTDOWN, hear_out=True)
 
     # Liveness and endings (signaling, 5)
 
@@ -374,13 +370,13 @@ class Hub:
         while (peer := self._roster.quietest()) is not None:
             if now - peer.heard_at < self._limits.alive_timeout_s:
                 return
-            yield from self._cut(peer, DisconnectReason.SILENT, _CLOSE_POLICY)
+            yield from self._cut(peer, DisconnectReason.SILENT, CloseCode.POLICY)
 
     def overflowed(self, socket: SocketId) -> Commands:
         """Cut a socket whose client reads too slowly: what was to be sent is lost."""
         self.tally.outbox_dropped += 1
         peer = self._roster.at(socket)
-        return self._cut(peer, DisconnectReason.SLOW_READER, _CLOSE_FULL) if peer else ()
+        return self._cut(peer, DisconnectReason.SLOW_READER, CloseCode.FULL) if peer else ()
 
     def closed(self, socket: SocketId, reason: DisconnectReason) -> Commands:
         """Take notice that a socket ended. Others are never told: links outlive it (3.2)."""
@@ -390,7 +386,7 @@ class Hub:
             return ()
         return self._end(peer, reason)
 
-    def _cut(self, peer: Peer, reason: DisconnectReason, code: int) -> Commands:
+    def _cut(self, peer: Peer, reason: DisconnectReason, code: CloseCode) -> Commands:
         return [*self._end(peer, reason), Close(peer.socket, code, reason)]
 
     def _end(self, peer: Peer, reason: DisconnectReason) -> Commands:

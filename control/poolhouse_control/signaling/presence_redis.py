@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import itertools
 import random
 import secrets
 import time
@@ -20,24 +19,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from poolhouse_control.errors import StoreAway
-from poolhouse_control.signaling.places import Places
 from poolhouse_control.signaling.presence import (
     Away,
     Claimed,
-    Dropped,
-    Forwarded,
-    Here,
     Parcel,
-    Queued,
-    QueueFull,
     RouteResult,
     Taken,
     token_digest,
 )
-from poolhouse_control.signaling.redis_entries import entry_name, pack_entry, unpack_entries
+from poolhouse_control.signaling.redis_entries import entry_name, unpack_entries
 from poolhouse_control.signaling.redis_keeper import Keeper
 from poolhouse_control.signaling.redis_keys import Keys
 from poolhouse_control.signaling.redis_mail import Item, Kick, Mail, Sent
+from poolhouse_control.signaling.redis_routing import Routing
 from poolhouse_control.signaling.store_tally import StoreOp
 from poolhouse_control.signaling.tally import TakeoverKind
 
@@ -53,7 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RedisPresence"]
 
-_TRIES: Final = 3
 _RIGHTS: Final = {
     b"free": None,
     b"same_token": TakeoverKind.SAME_TOKEN,
@@ -86,9 +79,7 @@ class RedisPresence:
     ) -> None:
         self.replica = replica or secrets.token_hex(8)
         self._store = store
-        self._limits = limits
         self._times = times
-        self._clock = clock
         self._keys = Keys(prefix)
         self._mine: dict[str, _Mine] = {}
         self._doubted: set[str] = set()
@@ -96,12 +87,13 @@ class RedisPresence:
         self._unanswered: set[tuple[str, bytes]] = set()
         self._asking: Counter[str] = Counter()
         self._paying = asyncio.Lock()
-        self._places = Places()
-        self._tickets = itertools.count(1)
         self._local: Local | None = None
         rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
         common: Any = {"replica": self.replica, "times": times, "rng": rng}
         self._mail = Mail(store, log, prefix=prefix, on_silence=self._doubt, **common)
+        self._routing = Routing(
+            self.replica, store, self._mail, self._keys, limits, _ms(times.queue_s), clock
+        )
         self._keeper = Keeper(store, self._mail, self, log, keys=self._keys, clock=clock, **common)
         store.on_trip = self._doubt
         store.tally.is_up = False
@@ -206,79 +198,13 @@ class RedisPresence:
     ) -> RouteResult:
         """Send a parcel to the replica of its receiver, or let it wait."""
         try:
-            return await self._route(parcel, may_wait=may_wait, hop=hop)
+            return await self._routing.route(parcel, may_wait=may_wait, hop=hop)
         except StoreAway:
             return Away()
 
     def post(self, parcel: Parcel, answered: Callable[[RouteResult | None], None]) -> bool:
         """Send a parcel to where its receiver was found last, if that is known."""
-        place = self._places.get(parcel.dst, self._clock())
-        if not place:
-            return False
-
-        def carried(listened: bool | None) -> None:
-            if listened is None:
-                answered(Away())
-            elif listened:
-                answered(Forwarded())
-            else:
-                self._places.drop(parcel.dst)
-                answered(None)
-
-        self._mail.post(place, Sent.of(parcel), carried)
-        return True
-
-    async def _route(self, parcel: Parcel, *, may_wait: bool, hop: int) -> RouteResult:
-        # A parcel that came from another replica is not here, whatever the store says.
-        unreachable = self.replica if hop else ""
-        if not hop and (place := self._places.get(parcel.dst, self._clock())):
-            if await self._mail.send(place, Sent.of(parcel)):
-                return Forwarded()
-            self._places.drop(parcel.dst)
-            unreachable = place
-        for left in reversed(range(_TRIES)):
-            must_wait = hop > 1 or not left
-            reply = await self._find(parcel, unreachable, may_wait=may_wait, must_wait=must_wait)
-            if not isinstance(reply, str):
-                return reply
-            if reply == self.replica:
-                return Here()
-            if await self._mail.send(reply, Sent.of(parcel, hop)):
-                self._places.put(parcel.dst, reply, self._clock())
-                return Forwarded()
-            unreachable = reply
-        return Dropped()
-
-    async def _find(
-        self, parcel: Parcel, unreachable: str, *, may_wait: bool, must_wait: bool
-    ) -> str | RouteResult:
-        """Say at which replica the receiver is, or what became of the parcel."""
-        ticket = next(self._tickets)
-        limits = self._limits
-        reply = await self._store.script(
-            StoreOp.ROUTE,
-            "route",
-            self._keys.of_id(parcel.dst),
-            (
-                unreachable,
-                int(may_wait),
-                int(must_wait),
-                pack_entry(entry_name(self.replica, ticket), parcel),
-                parcel.size_bytes,
-                limits.max_queued_per_peer,
-                limits.max_queued_bytes_per_peer,
-                _ms(self._times.queue_s),
-            ),
-        )
-        match reply:
-            case [b"owner", replica]:
-                return str(replica.decode())
-            case [b"queued", number, age_ms]:
-                return Queued(ticket, int(number), int(age_ms) / 1000)
-            case [b"full"]:
-                return QueueFull()
-            case _:
-                return Dropped()
+        return self._routing.post(parcel, answered)
 
     async def touch(self, owned: Iterable[Owned]) -> list[Owned]:
         """Confirm ids with their epochs; return those that are no longer this replica's."""

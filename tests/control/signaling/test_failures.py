@@ -321,7 +321,7 @@ class TestRow8NobodyListens:
             await self.stop_listening(two)
             result = await one.route(parcel(text="2"))
             assert isinstance(result, Queued)
-            assert one.presence._places.get("Z", 0) == ""
+            assert one.presence._routing.places.get("Z", 0) == ""
             assert await two.presence.touch([("Z", owned.epoch)]) == []
             assert two.told.texts == ["1", "2"]
 
@@ -367,8 +367,8 @@ class TestRow9And10WrongPlaces:
         self, server: RedisServer
     ) -> None:
         async with replica(server) as one, replica(server) as two:
-            one.presence._places.put("Z", two.presence.replica, 1e12)
-            two.presence._places.put("Z", one.presence.replica, 1e12)
+            one.presence._routing.places.put("Z", two.presence.replica, 1e12)
+            two.presence._routing.places.put("Z", one.presence.replica, 1e12)
             assert await one.route(parcel()) == Forwarded()
             await eventually(lambda: bool(two.told.arrived_parcels))
             item, hop = two.told.arrived_parcels[0]

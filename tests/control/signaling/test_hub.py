@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from poolhouse_control.signaling.commands import Claim, Close, Release, Route, Send, SocketId
-from poolhouse_control.signaling.hub import CLOSE_REPLACED
+from poolhouse_control.signaling.commands import (
+    Claim,
+    Close,
+    CloseCode,
+    Release,
+    Route,
+    Send,
+    SocketId,
+)
 from poolhouse_control.signaling.limits import Limits
 from poolhouse_control.signaling.messages import ConnectParams
 from poolhouse_control.signaling.presence import (
@@ -163,7 +170,7 @@ class TestTakeover:
         x.heard(old)
         new = x.connect("A", "one")
         assert x.heard(new) == [OPEN]
-        assert x.codes == {old: CLOSE_REPLACED}
+        assert x.codes == {old: CloseCode.REPLACED}
         assert x.heard(old) == []
         assert x.hub.tally.takeovers[TakeoverKind.SAME_TOKEN] == 1
         assert x.hub.tally.disconnects[DisconnectReason.REPLACED] == 1
@@ -575,7 +582,7 @@ class TestEndings:
         x.perform(x.hub.lost([("B", 999), ("unknown", 1)]))
         assert x.codes == {}, "an earlier claim of an id that is held"
         x.perform(x.hub.lost([pair]))
-        assert x.codes == {a: CLOSE_REPLACED}
+        assert x.codes == {a: CloseCode.REPLACED}
         assert x.hub.is_registered(SocketId(b))
 
     def test_closed_is_said_once(self) -> None:
@@ -707,7 +714,7 @@ class TestReplicas:
         x.perform(x.hub.claimed(second, Claimed(epoch=6), x.now))
         waiting = (self.parcel(),)
         x.perform(x.hub.claimed(first, Claimed(epoch=5, waiting=waiting), x.now))
-        assert x.codes == {90: CLOSE_REPLACED}
+        assert x.codes == {90: CloseCode.REPLACED}
         assert x.heard(91) == [OPEN, {"n": 1}]
         assert x.hub.owned() == [("Z", 6)]
 
@@ -718,7 +725,7 @@ class TestReplicas:
         x.perform(x.hub.kicked("Z", 4))
         assert x.codes == {}
         x.perform(x.hub.kicked("Z", 5))
-        assert x.codes == {90: CLOSE_REPLACED}
+        assert x.codes == {90: CloseCode.REPLACED}
         assert x.hub.tally.disconnects[DisconnectReason.LOST_ID] == 1
         x.perform(x.hub.kicked("nobody", 5))
 
@@ -727,7 +734,7 @@ class TestReplicas:
         claim = self.claiming(x)
         assert x.hub.kicked("Z", 5) == ()
         x.perform(x.hub.claimed(claim, Claimed(epoch=5), x.now))
-        assert x.codes == {90: CLOSE_REPLACED}
+        assert x.codes == {90: CloseCode.REPLACED}
         assert x.heard(90) == []
         assert x.hub.peer_count == 0
 
