@@ -40,6 +40,8 @@ LABEL org.opencontainers.image.title="poolhouse control" \
 RUN install --directory --owner=10001 --group=0 --mode=775 /var/lib/poolhouse
 COPY --from=build /opt/poolhouse /opt/poolhouse
 COPY --from=build /src/LICENSE /src/sbom.cdx.json /usr/share/doc/poolhouse/
+COPY tools/debian-sbom /usr/share/doc/poolhouse/
+RUN /usr/share/doc/poolhouse/debian-sbom > /usr/share/doc/poolhouse/debian.cdx.json
 # HOME is where a uid without an entry in /etc/passwd may write, if a tmpfs is there.
 ENV PATH=/opt/poolhouse/bin:$PATH HOME=/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 # Any other uid does as well.

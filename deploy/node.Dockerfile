@@ -51,6 +51,8 @@ RUN apt-get update && apt-get install --yes --no-install-recommends libgomp1 \
        /var/lib/poolhouse /var/cache/poolhouse /var/cache/poolhouse-kernels
 COPY --from=build /opt/poolhouse /opt/poolhouse
 COPY --from=build /src/LICENSE /src/sbom.cdx.json /usr/share/doc/poolhouse/
+COPY tools/debian-sbom /usr/share/doc/poolhouse/
+RUN /usr/share/doc/poolhouse/debian-sbom > /usr/share/doc/poolhouse/debian.cdx.json
 # HOME and USER are for a uid without an entry in /etc/passwd: torch asks for both.
 ENV PATH=/opt/poolhouse/bin:$PATH HOME=/tmp USER=poolhouse \
     PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
@@ -70,7 +72,8 @@ USER 0
 # Triton compiles its binding to the driver that it finds on the machine: it needs a C compiler.
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev \
-    && rm -rf /var/lib/apt/lists/*
+    && rm -rf /var/lib/apt/lists/* \
+    && /usr/share/doc/poolhouse/debian-sbom > /usr/share/doc/poolhouse/debian.cdx.json
 USER 10001:0
 # Read by the container runtime: which parts of the driver to bring in.
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility

@@ -18,6 +18,8 @@ LABEL org.opencontainers.image.title="poolhouse relay" \
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install --yes --no-install-recommends coturn tini \
     && rm -rf /var/lib/apt/lists/*
+COPY LICENSE tools/debian-sbom /usr/share/doc/poolhouse/
+RUN /usr/share/doc/poolhouse/debian-sbom > /usr/share/doc/poolhouse/debian.cdx.json
 USER 10001:0
 EXPOSE 3478/udp 3478/tcp 5349/tcp
 # Asks for its own address over UDP; without an answer it waits, and the timeout ends it.

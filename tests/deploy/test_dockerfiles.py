@@ -8,6 +8,7 @@ import sys
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -136,6 +137,36 @@ def test_the_parts_that_are_listed_for_it_exist(name):
     wanted += [line for extra in extras for line in project["optional-dependencies"][extra]]
     assert done.stdout.splitlines() == wanted
     assert any("torch" in line for line in wanted) is (name == "node")
+
+
+@each_file
+def test_the_packages_are_listed_after_the_last_installation(file):
+    lines = instructions(file)
+    listed = [n for n, line in enumerate(lines) if "debian-sbom >" in line]
+    changes = ("apt-get install", "FROM ${BASE}")
+    changed = [n for n, line in enumerate(lines) if any(words in line for words in changes)]
+    assert listed
+    assert listed[-1] >= changed[-1]
+
+
+def test_the_list_of_packages_is_that_of_dpkg():
+    done = subprocess.run(
+        [ROOT / "tools" / "debian-sbom"], capture_output=True, text=True, check=True
+    )
+    listed = json.loads(done.stdout)
+    assert (listed["bomFormat"], listed["specVersion"]) == ("CycloneDX", "1.6")
+    show = "${db:Status-Status} ${Package} ${Version}\n"
+    known = subprocess.run(
+        ["dpkg-query", "--show", f"--showformat={show}"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    installed = {tuple(line.split()[1:]) for line in known if line.startswith("installed ")}
+    assert {(each["name"], each["version"]) for each in listed["components"]} == installed
+    assert len({each["bom-ref"] for each in listed["components"]}) == len(listed["components"])
+    for each in listed["components"]:
+        name, _, version = each["purl"].removeprefix("pkg:deb/debian/").partition("@")
+        assert unquote(name) == each["name"]
+        assert unquote(version.partition("?arch=")[0]) == each["version"]
+        assert "+" not in each["purl"]
 
 
 def test_an_extra_that_does_not_exist_is_named():

@@ -3,11 +3,13 @@
 torch makes it slow and large: some ten minutes, and at times 30 GB of disk.
 """
 
+import json
 import os
 import random
 import shutil
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -71,6 +73,7 @@ def test_the_control_plane(store, tmp_path, uid):
         sbom = (root / "usr/share/doc/poolhouse/sbom.cdx.json").read_text()
         assert '"litestar"' in sbom
         assert '"torch"' not in sbom
+        assert "python3" in debian_parts(root)
         assert not list((root / "opt/poolhouse").rglob("site-packages/pip"))
 
 
@@ -96,6 +99,7 @@ def test_a_relay_with_the_file_of_the_control_plane(store, tmp_path, uid):
             assert maker.end() == 0, maker.stderr
         relay = store.build("relay")
         with relay.mounted() as root:
+            assert {"coturn", "tini"} <= debian_parts(root)
             (tmp_path / "conf").mkdir()
             container = Container(
                 relay.config, root, tmp_path, net["relay"], uid, {}, {state: "/mnt"}
@@ -160,6 +164,12 @@ def test_a_room_of_nodes(store, tmp_path, uid):
                 kill_container(program)
 
 
+def debian_parts(root: Path) -> set[str]:
+    """Names in the list that the image has of Debian's packages."""
+    listed = (root / "usr/share/doc/poolhouse/debian.cdx.json").read_text()
+    return {each["name"] for each in json.loads(listed)["components"]}
+
+
 def give_model(container: Container) -> None:
     """What `poolhouse models pull` would have fetched."""
     model = smollm2_path()
@@ -176,3 +186,7 @@ def test_the_cuda_image_is_the_cpu_image_with_what_triton_needs(store):
     assert "NVIDIA_VISIBLE_DEVICES=all" in cuda.config["Env"]
     with cuda.mounted() as root:
         assert (root / "usr/bin/gcc").exists()
+        assert {"gcc", "libgomp1"} <= debian_parts(root)
+    with cpu.mounted() as root:
+        assert "libgomp1" in debian_parts(root)
+        assert "gcc" not in debian_parts(root)
