@@ -12,7 +12,7 @@ from poolhouse_node.engine.keeping import PackedKeeper
 from poolhouse_node.engine.layers.linear import DenseMatrix
 from poolhouse_node.engine.layers.packed import JoinedMatrix, PackedMatrix
 from poolhouse_node.engine.quant import SUPPORTED_TYPES
-from poolhouse_node.engine.raw_matrix import RawMatrix, stacked_values
+from poolhouse_node.engine.raw_matrix import RawMatrix
 from poolhouse_node.shard import ShardError
 from poolhouse_node.weights.ggml_types import BLOCKS, GgmlType
 from poolhouse_node.weights.gguf_header import TensorInfo
@@ -86,7 +86,7 @@ def test_a_strange_number_stays_in_its_row_and_column():
 def test_half_floats_of_every_size_are_read():
     bits = torch.arange(1 << 16, dtype=torch.int32).to(torch.int16).view(torch.float16)
     weight = bits[bits.isfinite()].view(-1, 4)
-    rows = PackedMatrix.of_halves(weight).rows(torch.arange(len(weight)))
+    rows = PackedMatrix.of_halves(len(weight), [weight]).rows(torch.arange(len(weight)))
     assert torch.equal(rows, weight.float())
 
 
@@ -98,7 +98,7 @@ def test_matrices_are_kept_by_their_type():
     assert isinstance(keeper.matrix([random_raw(GgmlType.F16, 16, 63)]), DenseMatrix)
     joined = keeper.matrix([q4, q8])
     assert isinstance(joined, JoinedMatrix)
-    exact = columns(2, 64) @ stacked_values([q4, q8]).T
+    exact = columns(2, 64) @ torch.cat([q4.values(), q8.values()]).T
     assert torch.allclose(joined(columns(2, 64)), exact, rtol=1e-4, atol=1e-4 * float(exact.std()))
     assert joined.held_bytes == keeper.matrix([q4]).held_bytes + keeper.matrix([q8]).held_bytes
 

@@ -44,7 +44,7 @@ def one_thread():
 @pytest.mark.parametrize("four_bits", [True, False], ids=["four bits", "bytes"])
 def test_a_packed_product_is_made_of_vector_instructions(four_bits):
     with torch.inference_mode():
-        packed = [PackedMatrix.of_levels(levels(four_bits)) for _ in range(COPIES)]
+        packed = [PackedMatrix.of_levels(ROWS, [levels(four_bits)]) for _ in range(COPIES)]
         dense = [DenseMatrix(torch.ones(ROWS, COLUMNS)) for _ in range(COPIES)]
         x = torch.ones(1, COLUMNS)
         packed_ms, dense_ms = least_ms(packed, x), least_ms(dense, x)

@@ -12,13 +12,20 @@ from poolhouse_node.engine.layers.feed_forward import (
     ExpertFeedForward,
     SharedExpert,
 )
-from poolhouse_node.engine.layers.linear import DenseMatrix
-from poolhouse_node.engine.layers.packed import JoinedMatrix, PackedMatrix, can_pack
+from poolhouse_node.engine.layers.linear import DenseMatrix, fill_columns
+from poolhouse_node.engine.layers.packed import (
+    BLOCK_ROWS,
+    JoinedMatrix,
+    PackedMatrix,
+    can_pack,
+)
 from poolhouse_node.engine.quant import QUANTISED_TYPES
-from poolhouse_node.engine.raw_matrix import HALF_TYPES, stacked_values
+from poolhouse_node.engine.raw_matrix import HALF_TYPES, in_pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from torch import Tensor
 
     from poolhouse_node.engine.expert_weights import ExpertWeights, SharedWeights
     from poolhouse_node.engine.layers.experts import Experts
@@ -52,17 +59,19 @@ class ExactKeeper:
         self._device = device
 
     def matrix(self, parts: Sequence[RawMatrix]) -> Matrix:
-        return DenseMatrix(stacked_values(parts).to(self._device))
+        return _dense(parts, self._device)
 
     def table(self, raw: RawMatrix) -> Table:
-        return DenseMatrix(raw.values().to(self._device))
+        return _dense([raw], self._device)
 
     def expert_feed_forward(self, weights: ExpertWeights) -> FeedForward:
-        stacks = (
-            raw.values().view(weights.sizes.count, -1, raw.columns).to(self._device)
-            for raw in (weights.gate, weights.up, weights.down)
-        )
-        return _expert_feed_forward(self, weights, ExpertBank.of_matrices(*stacks))
+        count = weights.sizes.count
+        gate, up, down = (_split(raw, count) for raw in (weights.gate, weights.up, weights.down))
+        bank = ExpertBank.empty(count, down[0].rows, gate[0].rows, self._device)
+        for expert in range(count):
+            fill_columns(bank.gate_up[expert], _values([gate[expert], up[expert]]))
+            fill_columns(bank.down[expert], _values([down[expert]]))
+        return _expert_feed_forward(self, weights, bank)
 
 
 class PackedKeeper:
@@ -70,27 +79,20 @@ class PackedKeeper:
 
     def matrix(self, parts: Sequence[RawMatrix]) -> Matrix:
         if len({part.type for part in parts}) == 1:
-            return _kept(_stacked(parts))
-        return JoinedMatrix(tuple(_kept(part) for part in parts))
+            return _kept(parts)
+        return JoinedMatrix(tuple(_kept([part]) for part in parts))
 
     def table(self, raw: RawMatrix) -> Table:
-        return _kept(raw)
+        return _kept([raw])
 
     def expert_feed_forward(self, weights: ExpertWeights) -> FeedForward:
         count = weights.sizes.count
-
-        def one(raw: RawMatrix, expert: int) -> RawMatrix:
-            each = raw.rows // count
-            return raw.some_rows(slice(expert * each, (expert + 1) * each))
-
-        pairs = (
-            (
-                self.matrix([one(weights.gate, expert), one(weights.up, expert)]),
-                self.matrix([one(weights.down, expert)]),
-            )
-            for expert in range(count)
+        gates, ups, downs = (_split(raw, count) for raw in (weights.gate, weights.up, weights.down))
+        pairs = tuple(
+            (self.matrix([gate, up]), self.matrix([down]))
+            for gate, up, down in zip(gates, ups, downs, strict=True)
         )
-        return _expert_feed_forward(self, weights, MatrixExperts(tuple(pairs)))
+        return _expert_feed_forward(self, weights, MatrixExperts(pairs))
 
 
 def _expert_feed_forward(keeper: Keeper, weights: ExpertWeights, experts: Experts) -> FeedForward:
@@ -110,16 +112,28 @@ def _shared(keeper: Keeper, weights: SharedWeights) -> SharedExpert:
     return SharedExpert(weights.share, network)
 
 
-def _kept(raw: RawMatrix) -> Table:
-    if raw.type in QUANTISED_TYPES:
-        return PackedMatrix.of_levels(raw.levels())
-    if raw.type in HALF_TYPES and can_pack(raw.columns):
-        return PackedMatrix.of_halves(raw.halves())
-    return DenseMatrix(raw.values())
+def _split(raw: RawMatrix, count: int) -> list[RawMatrix]:
+    """``count`` matrices that are stacked along their rows."""
+    each = raw.rows // count
+    return [raw.some_rows(slice(first, first + each)) for first in range(0, raw.rows, each)]
 
 
-def _stacked(parts: Sequence[RawMatrix]) -> RawMatrix:
-    first, *others = parts
-    if not others:
-        return first
-    return first.reordered(lambda data: torch.cat([data, *(part.data for part in others)]))
+def _kept(parts: Sequence[RawMatrix]) -> Table:
+    """Matrices of one type, rows one after the other."""
+    kind, rows = parts[0].type, sum(part.rows for part in parts)
+    pieces = in_pieces(parts, BLOCK_ROWS)
+    if kind in QUANTISED_TYPES:
+        return PackedMatrix.of_levels(rows, (piece.levels() for piece in pieces))
+    if kind in HALF_TYPES and can_pack(parts[0].columns):
+        return PackedMatrix.of_halves(rows, (piece.halves() for piece in pieces))
+    return _dense(parts, torch.device("cpu"))
+
+
+def _dense(parts: Sequence[RawMatrix], device: torch.device) -> DenseMatrix:
+    rows = sum(part.rows for part in parts)
+    return DenseMatrix.of_pieces(rows, parts[0].columns, _values(parts), device)
+
+
+def _values(parts: Sequence[RawMatrix]) -> Iterator[Tensor]:
+    """Float32, some rows at a time; the parts may have several types."""
+    return (piece.values() for part in parts for piece in in_pieces([part]))

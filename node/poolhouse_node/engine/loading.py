@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Protocol
 from poolhouse_node.engine.devices import on_device, pick_device
 from poolhouse_node.engine.head import Head
 from poolhouse_node.engine.load_turns import LoadTurns
-from poolhouse_node.engine.memory import MemoryNeed, available_bytes, held_as, weight_bytes
+from poolhouse_node.engine.memory import (
+    MemoryNeed,
+    available_bytes,
+    held_as,
+    loading_bytes,
+    weight_bytes,
+)
 from poolhouse_node.engine.model_part import ModelPart
 from poolhouse_node.engine.models import find_architecture
 from poolhouse_node.engine.paged.pages import PAGE_ROWS
@@ -122,10 +128,11 @@ class PartShelf:
         possible = need.saved_states(wanted, self._available(device))
         if budget is None:
             return possible
+        lasting = replace(need, loading=0)  # a pledge is of what is held
         try:
-            return need.saved_states(possible, budget.left_bytes(), _OF_THE_PLEDGE)
+            return lasting.saved_states(possible, budget.left_bytes(), _OF_THE_PLEDGE)
         except OutOfMemory as error:
-            raise BeyondPledge(str(error), need.least_bytes) from error
+            raise BeyondPledge(str(error), lasting.least_bytes) from error
 
     def _load(
         self, spec: PartSpec, watch: LoadWatch, saved_states: int, budget: Budget | None
@@ -240,7 +247,7 @@ def _need(
     shape = config.state_shape(spec.layers, spec.context_size)
     weights = weight_bytes(file, names, held_as(spec.precision, spec.device))
     if not _on_kernels(spec):
-        return MemoryNeed(weights, shape, page_rows)
+        return MemoryNeed(weights, shape, page_rows, loading=loading_bytes(file, names))
     return MemoryNeed(weights, shape.in_halves(), page_rows, config.kernel_sizes.workspace_bytes)
 
 

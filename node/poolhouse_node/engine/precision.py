@@ -70,7 +70,7 @@ def _is_packed_faster(threads: int) -> bool:
         scales = torch.full((_ROWS, _COLUMNS // 32), 0.01)
         levels = torch.full((_ROWS, _COLUMNS), 9, dtype=torch.int8)
         weight = Levels(levels, scales, scales, have_four_bits=True)
-        packed = [PackedMatrix.of_levels(weight) for _ in range(_COPIES)]
+        packed = [PackedMatrix.of_levels(_ROWS, [weight]) for _ in range(_COPIES)]
         dense = [DenseMatrix(torch.ones(_ROWS, _COLUMNS)) for _ in range(_COPIES)]
         return _least_time_s(packed) < _least_time_s(dense)
 

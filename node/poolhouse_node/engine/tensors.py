@@ -17,6 +17,7 @@ from poolhouse_node.shard import ShardError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from poolhouse_node.engine.keeping import Keeper
@@ -84,8 +85,7 @@ class TensorLoader:
         if info.type not in SUPPORTED_TYPES:
             dequantise(self._file.tensor_data(name), info.type, shape)  # says what is supported
         rows = math.prod(shape[:-1])
-        # A copy: torch wants writable memory, and the map is not.
-        data = torch.from_numpy(np.array(self._file.tensor_data(name))).view(rows, -1)
+        data = _unwritten(self._file.tensor_data(name)).view(rows, -1)
         self._count(info)
         return RawMatrix(data, info.type, shape[-1])
 
@@ -110,3 +110,21 @@ class TensorLoader:
         if info is None:
             raise ShardError(f"The model file lacks the tensor {name}.")
         return info.size_bytes
+
+
+class _Mapped:
+    """Says of an array what torch asks for, that it may be written to, and keeps it alive.
+
+    The map of a file may not: whoever wrote to the tensor would end the process. A copy instead
+    would be the largest thing that a load needs besides what it makes.
+    """
+
+    def __init__(self, array: NDArray[np.uint8]) -> None:
+        self._array = array
+        place, _ = array.__array_interface__["data"]
+        self.__array_interface__ = array.__array_interface__ | {"data": (place, False)}
+
+
+def _unwritten(array: NDArray[np.uint8]) -> Tensor:
+    """A tensor over the very bytes of ``array``, for readers only."""
+    return torch.from_numpy(np.asarray(_Mapped(array)))

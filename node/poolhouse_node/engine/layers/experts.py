@@ -46,6 +46,14 @@ class ExpertBank:
         gate_up = torch.cat([gate, up], dim=1)
         return cls(gate_up.transpose(1, 2).contiguous(), down.transpose(1, 2).contiguous())
 
+    @classmethod
+    def empty(cls, count: int, width: int, ffn_width: int, device: torch.device) -> ExpertBank:
+        """To be filled, an expert at a time."""
+        return cls(
+            torch.empty(count, width, 2 * ffn_width, device=device),
+            torch.empty(count, ffn_width, width, device=device),
+        )
+
     @property
     def held_bytes(self) -> int:
         return self.gate_up.nbytes + self.down.nbytes

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+import torch
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from torch import Tensor
 
-__all__ = ["DenseMatrix", "Matrix", "Table"]
+__all__ = ["DenseMatrix", "Matrix", "Table", "fill_columns"]
 
 
 class Matrix(Protocol):
@@ -43,6 +47,15 @@ class DenseMatrix:
     def __init__(self, weight: Tensor) -> None:
         self._transposed = weight.T.contiguous()
 
+    @classmethod
+    def of_pieces(
+        cls, rows: int, columns: int, pieces: Iterable[Tensor], device: torch.device
+    ) -> DenseMatrix:
+        """Of ``rows`` rows that come some at a time, [n, columns] each, from wherever they are."""
+        transposed = torch.empty(columns, rows, device=device)
+        fill_columns(transposed, pieces)
+        return cls(transposed.T)
+
     @property
     def held_bytes(self) -> int:
         return self._transposed.nbytes
@@ -53,3 +66,11 @@ class DenseMatrix:
     def rows(self, index: Tensor) -> Tensor:
         """Rows ``index`` of ``W``, [n, in]: the look-up of a table that also multiplies."""
         return self._transposed[:, index].T.contiguous()
+
+
+def fill_columns(out: Tensor, pieces: Iterable[Tensor]) -> None:
+    """Write rows that come some at a time, [n, in] each, as the columns of ``out`` [in, all]."""
+    done = 0
+    for piece in pieces:
+        out[:, done : done + len(piece)] = piece.T
+        done += len(piece)
