@@ -9,10 +9,15 @@ import torch
 
 from poolhouse_node import engine
 from poolhouse_node.cli import loading
-from poolhouse_node.cli.loading import EngineLoader
+from poolhouse_node.cli.loading import EngineLoader, describe_engine
+from poolhouse_node.engine import loading as engine_loading
+from poolhouse_node.engine import precision
+from poolhouse_node.shard import FakeShard
 from poolhouse_node.weights.ggml_types import GgmlType
 from poolhouse_node.weights.gguf_header import TensorInfo
 from poolhouse_node.weights.source import ModelFile, ModelStore
+from tests.support.model_maker import ModelMaker
+from tests.support.model_shapes import SMALL_SHAPES
 
 ON_GPU, PACKED, FLOAT32 = 1152, 1536, 8192
 
@@ -74,3 +79,35 @@ async def test_a_part_that_is_loaded_when_nobody_wants_it_any_more_is_closed(tmp
     with pytest.raises(asyncio.CancelledError):
         await load
     assert await asyncio.to_thread(closed.wait, 10)
+
+
+def card_with_kernels(monkeypatch):
+    """torch's ``meta`` device holds no values: as a card it can be loaded on, not computed with."""
+    card = torch.device("meta")
+    monkeypatch.setattr(engine_loading, "pick_device", lambda _: card)
+    monkeypatch.setattr(precision, "has_kernels", lambda device: device == card)
+    monkeypatch.setattr(engine_loading, "_on_kernels", lambda spec: spec.precision == "packed")
+
+
+def test_weights_that_suit_no_kernel_are_told_as_float32(tmp_path, monkeypatch):
+    """As ``auto`` keeps them, though it takes packed ones on such a card."""
+    card_with_kernels(monkeypatch)
+    path = ModelMaker(SMALL_SHAPES["llama"].but(kind=GgmlType.Q4_0)).write_gguf(tmp_path / "m.gguf")
+    shard = engine.load_shard(path, (0, 1), context_size=8, host=False, precision="auto")
+    assert precision.choose_precision("auto", shard.device) == "packed"
+    assert describe_engine(shard) == f"torch {torch.__version__} on meta, float32"
+
+
+@pytest.mark.parametrize(("asked", "told"), [("packed", "packed weights"), ("exact", "float32")])
+def test_the_engine_is_told_as_it_was_loaded(tmp_path, asked, told):
+    path = ModelMaker(SMALL_SHAPES["llama"].but(kind=GgmlType.Q4_0)).write_gguf(tmp_path / "m.gguf")
+    shard = engine.load_shard(
+        path, (0, 1), context_size=8, host=False, device="cpu", precision=asked
+    )
+    assert describe_engine(shard) == f"torch {torch.__version__} on cpu, {told}"
+    shard.close()
+
+
+def test_other_engines_and_none_are_told():
+    assert describe_engine(FakeShard(0, 1)) == "FakeShard on cpu"
+    assert "no layers" in describe_engine(None)

@@ -45,6 +45,7 @@ def kernel_part(path: Path, *, context_size: int = 64, page_rows: int = 16) -> M
         DEVICE,
         model,
         head,
+        precision="packed",
         on_kernels=True,
         page_rows=page_rows,
     )

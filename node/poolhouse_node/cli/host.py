@@ -180,7 +180,7 @@ async def _serve(
 
 async def _bring_online(room: HostedRoom, options: HostOptions, view: TerminalView) -> None:
     await _deal_as_soon_as_it_works(room, options.wait, view)
-    say_what_runs(room.host, view, describe_engine(options.device, options.precision))
+    say_what_runs(room.host, view, describe_engine(room.host.keeper.shard))
 
 
 async def _deal_as_soon_as_it_works(room: HostedRoom, wait: int, view: TerminalView) -> None:

@@ -241,16 +241,19 @@ def _scaled(tell: Callable[[float], None], base: float) -> Callable[[float], Non
     return lambda share: tell(base + (1 - base) * share)
 
 
-def describe_engine(device: str, precision: str) -> str:
-    """The engine in use, for people and for the JSON line."""
-    import torch
+_KEPT = {"exact": "float32", "packed": "packed weights"}
 
-    from poolhouse_node.engine import choose_precision, pick_device
 
-    chosen = pick_device(device)
-    name = torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else chosen.type
-    kept = {"exact": "float32", "packed": "packed weights"}[choose_precision(precision, chosen)]
-    return f"torch {torch.__version__} on {name}, {kept}"
+def describe_engine(shard: Shard | None) -> str:
+    """What loaded layers are computed with, for people and for the JSON line.
+
+    Not what was asked for: sizes that suit no kernel are computed in float32.
+    """
+    if shard is None:
+        return "no engine: no layers are loaded"
+    kind, gpu, engine = describe_shard(shard)
+    kept = _KEPT.get(getattr(shard, "precision", ""))
+    return f"{engine} on {gpu or kind}" + (f", {kept}" if kept else "")
 
 
 def describe_shard(shard: Shard) -> tuple[str, str, str]:

@@ -156,8 +156,7 @@ async def _run_room(
     host = room.host
     await host.until_devices(options.devices - 1)
     await _start(host, view)
-    device = spread(options.host.device, options.devices)[0]
-    engine = describe_engine(device, options.host.precision)
+    engine = describe_engine(host.keeper.shard)
     say_what_runs(host, view, engine)
     if question is not None:
         return await answer_once(host, question, as_json=options.as_json, engine=engine)

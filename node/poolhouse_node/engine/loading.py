@@ -283,6 +283,7 @@ def _read_part(
         device=spec.device,
         model=model,
         head=head,
+        precision=spec.precision,
         on_kernels=_on_kernels(spec),
         page_rows=page_rows,
     )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from poolhouse_node.engine.computing import Compute
     from poolhouse_node.engine.head import Head
     from poolhouse_node.engine.models import Model
+    from poolhouse_node.engine.precision import Precision
     from poolhouse_node.engine.state import StateShape
 
 __all__ = ["ModelPart"]
@@ -43,6 +44,8 @@ class ModelPart:
     head: Head | None = None
     weight_bytes: int = 0
     """As they were counted before loading."""
+    precision: Precision = "exact"
+    """How the weights are kept, which is not always what was asked for."""
     on_kernels: bool = False
     """Model and head are made of what our kernels multiply."""
     when_freed: Callable[[], None] = lambda: None

@@ -42,6 +42,7 @@ class TorchShard:
         self.width = part.width
         self.context_size = part.context_size
         self.device = part.device
+        self.precision = part.precision
         self.saved_states = saved_states
         self._part = part
         self._when_closed = when_closed

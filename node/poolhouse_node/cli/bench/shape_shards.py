@@ -69,5 +69,14 @@ def shard_of(
 ) -> TorchShard:
     """One room's, of weights that are there."""
     stack = BlockStack(blocks, partial(config_of(shape).state_shape, layers), 0)
-    part = ModelPart(layers, shape.width, context, device, stack, head, on_kernels=on_kernels)
+    part = ModelPart(
+        layers,
+        shape.width,
+        context,
+        device,
+        stack,
+        head,
+        precision="packed" if on_kernels else "exact",
+        on_kernels=on_kernels,
+    )
     return TorchShard(part, saved_states=0)
