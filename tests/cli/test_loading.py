@@ -23,24 +23,28 @@ ON_GPU, PACKED, FLOAT32 = 1152, 1536, 8192
 
 
 @pytest.mark.parametrize(
-    ("precision", "device", "compiler", "nvidia", "counted"),
+    ("precision", "device", "compiles_for", "nvidia", "counted"),
     [
-        ("exact", "cpu", True, False, FLOAT32),
-        ("packed", "cpu", False, False, PACKED),
-        ("auto", "cpu", True, True, PACKED),
-        ("auto", "auto", True, False, PACKED),
-        ("auto", "auto", False, False, FLOAT32),
-        ("auto", "mps", True, False, FLOAT32),
-        ("auto", "auto", True, True, ON_GPU),
-        ("auto", "cuda:1", True, True, ON_GPU),
-        ("packed", "cuda", False, True, ON_GPU),
-        ("exact", "cuda", True, True, FLOAT32),
+        ("exact", "cpu", "cpu", False, FLOAT32),
+        ("packed", "cpu", "", False, PACKED),
+        ("auto", "cpu", "cpu", True, PACKED),
+        ("auto", "auto", "cpu", False, PACKED),
+        ("auto", "auto", "cuda", False, FLOAT32),
+        ("auto", "mps", "cpu cuda", False, FLOAT32),
+        ("auto", "auto", "cuda", True, ON_GPU),
+        ("auto", "cuda:1", "cuda", True, ON_GPU),
+        ("auto", "auto", "cpu", True, FLOAT32),
+        ("auto", "cuda:1", "cpu", True, FLOAT32),
+        ("packed", "cuda", "", True, ON_GPU),
+        ("exact", "cuda", "cuda", True, FLOAT32),
     ],
 )
 def test_layers_count_as_they_will_be_held(
-    tmp_path, monkeypatch, precision, device, compiler, nvidia, counted
+    tmp_path, monkeypatch, precision, device, compiles_for, nvidia, counted
 ):
-    monkeypatch.setattr(loading, "has_compiler", lambda: compiler)
+    kinds = compiles_for.split()
+    monkeypatch.setattr(loading, "cpu_fault", lambda: None if "cpu" in kinds else "no numba")
+    monkeypatch.setattr(loading, "cuda_fault", lambda: None if "cuda" in kinds else "no Triton")
     monkeypatch.setattr(loading, "has_nvidia", lambda: nvidia)
     loader = EngineLoader(ModelStore(tmp_path), device, precision=precision)
     info = TensorInfo("blk.0.ffn_up.weight", GgmlType.Q4_0, (64, 32), 0, 77)

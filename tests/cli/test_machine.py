@@ -72,12 +72,6 @@ def test_a_large_container_lends_no_more_than_rooms_count(monkeypatch, tmp_path)
     assert default_pledge_gb(1, "cpu", (tmp_path,)) == 64.0
 
 
-@pytest.mark.parametrize(("found", "has"), [(object(), True), (None, False)])
-def test_a_compiler_is_looked_for_and_not_imported(monkeypatch, found, has):
-    monkeypatch.setattr(machine, "find_spec", {"numba": found}.get)
-    assert machine.has_compiler() == has
-
-
 def test_pods_with_long_names_are_different_devices(monkeypatch):
     long_name = "release-with-a-long-name-poolhouse-gpu-pool"
     names = set()

@@ -10,7 +10,7 @@ import torch
 from numba.core.caching import CacheImpl, IndexDataCacheFile
 
 from poolhouse_node.engine.compiled import compiling, products
-from poolhouse_node.engine.compiled.compiling import can_compile, compiled, parts_for
+from poolhouse_node.engine.compiled.compiling import compiled, parts_for
 
 WEIGHTS_FOR_TWO = 1 << 18
 
@@ -118,14 +118,3 @@ class TestCodeOnDisk:
             assert not self.read_from_disk()
         assert not self.read_from_disk()
         assert self.read_from_disk()
-
-
-@pytest.mark.parametrize(
-    "error", [ModuleNotFoundError("numba"), ImportError("needs an older numpy")]
-)
-def test_a_compiler_that_cannot_be_imported_is_none(monkeypatch, error):
-    def refuse():
-        raise error
-
-    monkeypatch.setattr(compiling, "_numba", refuse)
-    assert not can_compile.__wrapped__()

@@ -21,17 +21,9 @@ def test_auto_is_a_device_that_works():
 
 
 @pytest.mark.parametrize(
-    ("device", "triton", "compilers", "found"),
-    [
-        ("cuda", True, {"gcc"}, True),
-        ("cuda", True, {"clang"}, True),
-        ("cuda", True, set(), False),
-        ("cuda", False, {"gcc"}, False),
-        ("cpu", True, {"gcc"}, False),
-    ],
+    ("device", "fault", "found"),
+    [("cuda", None, True), ("cuda", "Triton is not installed", False), ("cpu", None, False)],
 )
-def test_kernels_need_triton_and_a_compiler(monkeypatch, device, triton, compilers, found):
-    monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(devices.importlib.util, "find_spec", lambda _: object() if triton else None)
-    monkeypatch.setattr(devices.shutil, "which", lambda name: name if name in compilers else None)
+def test_kernels_need_a_card_and_what_compiles_for_it(monkeypatch, device, fault, found):
+    monkeypatch.setattr(devices, "cuda_fault", lambda: fault)
     assert devices.has_kernels(torch.device(device)) is found

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from poolhouse_node.cli.machine import has_compiler, has_nvidia
+from poolhouse_node.cli.machine import has_nvidia
+from poolhouse_node.compilers import cpu_fault, cuda_fault
 from poolhouse_node.device.model import RoomModel
 from poolhouse_node.device.ports import ShardLoader
 from poolhouse_node.generate.hub_tokenizer import read_hub_tokenizer
@@ -140,15 +141,14 @@ class EngineLoader:
         """How this device will hold a model. Known before torch is imported.
 
         ``auto`` is taken for packed where products with packed weights can be compiled; that they
-        are faster is measured only when layers come.
+        are faster on a CPU is measured only when layers come.
         """
         if self.precision == "exact":
             return Held("float32")
+        is_packed = self.precision == "packed"
         if self.device.startswith("cuda") or (self.device == "auto" and has_nvidia()):
-            return Held("gpu-packed")
-        is_packed = self.precision == "packed" or (
-            self.device in {"auto", "cpu"} and has_compiler()
-        )
+            return Held("gpu-packed" if is_packed or cuda_fault() is None else "float32")
+        is_packed |= self.device in {"auto", "cpu"} and cpu_fault() is None
         return Held("cpu-packed" if is_packed else "float32")
 
     def warm_up(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import socket
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,6 @@ __all__ = [
     "device_name",
     "fair_threads",
     "free_cores",
-    "has_compiler",
     "has_nvidia",
     "memory_gb",
     "usable_cores",
@@ -104,11 +102,6 @@ def fair_threads(cores: float, devices_here: int = 1) -> int:
 def has_nvidia() -> bool:
     """A driver of NVIDIA is loaded, so that torch finds a GPU most likely."""
     return Path("/dev/nvidiactl").exists()
-
-
-def has_compiler() -> bool:
-    """numba is installed, which compiles products of packed weights. Does not import it."""
-    return find_spec("numba") is not None
 
 
 def default_name() -> str:

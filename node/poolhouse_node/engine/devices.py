@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import os
-import shutil
 from typing import TYPE_CHECKING
 
 import torch
 
+from poolhouse_node.compilers import cuda_fault
 from poolhouse_node.shard import ShardError
 
 if TYPE_CHECKING:
@@ -46,9 +44,7 @@ def on_device(device: torch.device) -> Iterator[None]:
 
 def has_kernels(device: torch.device) -> bool:
     """Our kernels run there: a CUDA or ROCm device, Triton, and the C compiler that it needs."""
-    if device.type != "cuda" or importlib.util.find_spec("triton") is None:
-        return False
-    return "CC" in os.environ or any(map(shutil.which, ("gcc", "clang")))
+    return device.type == "cuda" and cuda_fault() is None
 
 
 def set_threads(threads: int) -> None:

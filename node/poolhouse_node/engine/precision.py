@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 
-from poolhouse_node.engine.compiled.compiling import can_compile
+from poolhouse_node.compilers import cpu_fault, cuda_fault
 from poolhouse_node.engine.devices import has_kernels
 from poolhouse_node.engine.keeping import ExactKeeper, PackedKeeper
 from poolhouse_node.engine.layers.linear import DenseMatrix
@@ -36,7 +36,7 @@ def choose_precision(asked: str, device: torch.device) -> Precision:
     """What a process computes with on ``device``.
 
     ``auto`` is packed on CUDA with Triton, and on a CPU where packed products were measured to be
-    faster. Elsewhere, and where numba is not installed, ``packed`` raises :class:`ShardError`.
+    faster. Elsewhere, and where nothing can be compiled, ``packed`` raises :class:`ShardError`.
     """
     if asked not in get_args(Asked):
         raise ShardError(f"{asked!r} is no precision: exact, packed or auto.")
@@ -44,12 +44,23 @@ def choose_precision(asked: str, device: torch.device) -> Precision:
         return "exact"
     if has_kernels(device):
         return "packed"
-    can_pack = device.type == "cpu" and can_compile()
-    if asked == "packed" and not can_pack:
-        raise ShardError("This device cannot compute with packed weights: use --precision exact.")
-    if asked == "packed" or (can_pack and _is_packed_faster(torch.get_num_threads())):
+    fault = _fault(device)
+    if asked == "packed":
+        if fault is not None:
+            raise ShardError(f"Packed weights cannot be used: {fault}. Or use --precision exact.")
         return "packed"
-    return "exact"
+    return "packed" if fault is None and _is_packed_faster(torch.get_num_threads()) else "exact"
+
+
+def _fault(device: torch.device) -> str | None:
+    """What keeps ``device`` from computing with packed weights."""
+    match device.type:
+        case "cpu":
+            return cpu_fault()
+        case "cuda":
+            return cuda_fault()
+        case other:
+            return f"there are no products for {other}"
 
 
 def keeper_of(precision: Precision, device: torch.device) -> Keeper:

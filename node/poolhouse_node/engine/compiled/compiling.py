@@ -12,25 +12,12 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["can_compile", "compiled", "parts_for", "use_threads"]
+__all__ = ["compiled", "parts_for", "use_threads"]
 
 _SUMS_MAY_BE_REORDERED = {"contract", "reassoc", "nsz"}
 """What vector instructions need, and no more: infinities and NaN stay what they are."""
 _WEIGHTS_FOR_A_THREAD = 1 << 17
 """Fewer are multiplied in the time that waking a thread takes."""
-
-
-@functools.cache
-def can_compile() -> bool:
-    """Whether numba is there and works: it refuses to be imported beside a numpy it is too old for.
-
-    Takes half a second the first time.
-    """
-    try:
-        _numba()
-    except ImportError:
-        return False
-    return True
 
 
 def compiled[**P, R](*, parallel: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
