@@ -132,6 +132,7 @@ def test_doctor_finds_this_machine_well():
     assert findings.pop("signaling") == "note"
     assert findings.pop("WebRTC by libdatachannel") == "ok"
     assert findings.pop("WebRTC by aiortc") == "ok"
+    assert findings.pop("packed weights") == "ok"
     assert "missing" not in findings.values()
     assert ended.process.returncode == 0
 

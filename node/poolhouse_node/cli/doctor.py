@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
 from poolhouse_node.cli.machine import container_gb, default_pledge_gb, memory_gb, usable_cores
+from poolhouse_node.compilers import cpu_fault, cuda_fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,7 @@ class Finding:
 
 async def examine(servers: Sequence[str], *, as_json: bool) -> int:
     """Look at everything; exit status 1 when something needed is missing."""
-    findings = [_python(), _machine(), _cache(), _torch(), _model()]
+    findings = [_python(), _machine(), _cache(), _torch(), _packed_weights(), _model()]
     findings += [await _webrtc("libdatachannel"), await _webrtc("aiortc")]
     findings.append(await _signaling(servers))
     if as_json:
@@ -106,6 +107,28 @@ def _torch() -> Finding:
     if torch.backends.mps.is_available():
         return Finding("torch", "ok", f"{torch.__version__} with Apple's GPU")
     return Finding("torch", "note", f"{torch.__version__}; no GPU, the CPU computes")
+
+
+def _packed_weights() -> Finding:
+    """Of the device that ``auto`` means."""
+    what = "packed weights"
+    kind = _auto_kind()
+    if kind not in {"cpu", "cuda"}:
+        return Finding(what, "note", f"there are no products for {kind}: it computes in float32")
+    fault = cuda_fault() if kind == "cuda" else cpu_fault()
+    if fault is not None:
+        words = f"{fault}; until then weights are float32, several times as large as their file"
+        return Finding(what, "note", words)
+    by = "kernels by Triton" if kind == "cuda" else "products by numba, where they are faster"
+    return Finding(what, "ok", f"compiled here: {by}")
+
+
+def _auto_kind() -> str:
+    try:
+        from poolhouse_node.engine import pick_device
+    except ImportError:  # torch is missing, which stands above
+        return "cpu"
+    return pick_device("auto").type
 
 
 async def _webrtc(engine: Engine) -> Finding:
