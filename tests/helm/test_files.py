@@ -105,6 +105,20 @@ def test_rules_and_dashboards_reach_the_cluster_unchanged():
     assert {name: text for each in maps for name, text in each.items()} == texts
 
 
+@pytest.mark.parametrize("url", ["https://git.example.org/poolhouse/blob/main", "http://h/x/"])
+def test_alerts_link_to_their_runbooks_where_people_find_them(url):
+    rules = {"enabled": True, "pagesUrl": url}
+    (found,) = of_kind(render({"monitoring": {"rules": rules}}), "PrometheusRule")
+    alerts = [rule for group in found["spec"]["groups"] for rule in group["rules"]
+              if "alert" in rule]  # fmt: skip
+    pages = {alert["annotations"]["runbook_url"] for alert in alerts}
+    assert len(pages) == len(alerts) > 15
+    for page in pages:
+        path = page.removeprefix(url.rstrip("/") + "/")
+        assert (CHART.parents[1] / path).is_file()
+        assert path != page
+
+
 def test_the_archive_of_a_release_is_what_helm_packs(tmp_path):
     ours = tool("release").pack_chart(CHART, tmp_path)
     theirs = Path(helm_python.package(CHART, destination=tmp_path / "helm"))

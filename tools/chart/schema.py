@@ -297,7 +297,14 @@ def _monitoring() -> Schema:
     return record(
         {
             "podMonitor": record(monitor, ("labels", "relabelings", "metricRelabelings")),
-            "rules": record({"enabled": FLAG, "labels": TEXTS}, ("labels",)),
+            "rules": record(
+                {
+                    "enabled": FLAG,
+                    "pagesUrl": pattern(r"^(https?://[A-Za-z0-9._~:/@%+=-]+)?$"),
+                    "labels": TEXTS,
+                },
+                ("labels",),
+            ),
             "dashboards": record(dashboards, ("labels", "annotations")),
             "annotations": FLAG,
         }
