@@ -163,7 +163,9 @@ def test_the_list_of_packages_is_that_of_dpkg():
     assert {(each["name"], each["version"]) for each in listed["components"]} == installed
     assert len({each["bom-ref"] for each in listed["components"]}) == len(listed["components"])
     for each in listed["components"]:
-        name, _, version = each["purl"].removeprefix("pkg:deb/debian/").partition("@")
+        kind, _, name = each["purl"].partition("@")[0].rpartition("/")
+        version = each["purl"].partition("@")[2]
+        assert re.fullmatch(r"pkg:deb/[a-z]+", kind)
         assert unquote(name) == each["name"]
         assert unquote(version.partition("?arch=")[0]) == each["version"]
         assert "+" not in each["purl"]
