@@ -4,9 +4,9 @@ A *shard* is layers ``[lo, hi)`` of a model together with the state of one room.
 also holds the embedding and the head. Everything that generates text or forwards frames talks to
 this protocol only, so that a simulated room runs the same code as a real one.
 
-Hidden states are opaque between calls: an engine keeps them where it computes (a GPU tensor), and
-:meth:`Shard.pack` is the one place where they become bytes for the wire (wire, section 5: half
-floats, little-endian, ties away from zero).
+A call takes tokens or bytes of the wire and gives bytes or logits: hidden states stay inside, where
+the engine computes, so that a step of a GPU can be one launch and one wait. Bytes are half floats,
+little-endian, ties away from zero (wire, section 5).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ __all__ = [
     "FakeShard",
     "Hidden",
     "Holding",
+    "InPieces",
     "OutOfMemory",
     "Packed",
     "Shard",
@@ -85,7 +86,7 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class TopLogits:
-    """The ``k`` largest logits of each column, largest first, the lower id first on ties.
+    """The ``k`` largest logits of each of ``n`` columns, largest first, the lower id first on ties.
 
     ``ids`` and ``values`` are ``[n, k]``, int64 and float32. ``finite`` is False when any logit of
     the whole row was NaN or infinite; a NaN is never among the top ones.
@@ -118,7 +119,7 @@ class Shard(Protocol):
 
     @property
     def has_embedding(self) -> bool:
-        """True on the host: :meth:`embed` and :meth:`head` work."""
+        """True on the host: it takes ids and gives logits."""
         ...
 
     @property
@@ -131,31 +132,30 @@ class Shard(Protocol):
         """What :attr:`held_bytes` is for. May be asked from any thread."""
         ...
 
-    def embed(self, ids: Sequence[int]) -> Hidden:
-        """Look up ``n`` token ids. Host only."""
-        ...
+    def forward_ids(self, ids: Sequence[int], position: int) -> Packed:
+        """Look up ``n`` token ids, run the layers over them at ``position ..``. Host only.
 
-    def run(self, hidden: Hidden, position: int, *, snapshots: bool = False) -> Hidden:
-        """Run the layers over ``n`` columns at ``position ..`` and return as many.
-
-        Rows of the state from ``position`` on are overwritten. With ``snapshots`` the state after
-        every column but the last is kept for :meth:`rollback` (generation, section 11).
+        Rows of the state from ``position`` on are overwritten.
         """
         ...
 
-    def head(self, hidden: Hidden, k: int) -> TopLogits:
-        """Final norm and head over ``n`` columns; the ``k`` best of each. Host only."""
-        ...
+    def forward_bytes(
+        self, data: bytes, columns: int, position: int, *, snapshots: bool = False
+    ) -> Packed:
+        """Run the layers over a frame's ``columns`` hidden states, as they travelled.
 
-    def pack(self, hidden: Hidden) -> Packed:
-        """Hidden states to bytes. A synchronisation point."""
-        ...
-
-    def unpack(self, data: bytes, columns: int) -> Hidden:
-        """Bytes of ``columns`` half-float hidden states to hidden states.
-
-        Raises :class:`ShardError` when the length is not ``2 * columns * width``.
+        With ``snapshots`` the state after every column but the last is kept for :meth:`rollback`
+        (generation, section 11). Raises :class:`ShardError` also when the length of ``data`` is
+        not ``2 * columns * width``.
         """
+        ...
+
+    def top_of_bytes(self, data: bytes, k: int) -> TopLogits:
+        """The ``k`` best logits after one hidden state, as it travelled. Host only."""
+        ...
+
+    def top_of_ids(self, ids: Sequence[int], position: int, k: int) -> TopLogits:
+        """Where all layers are here: the ``k`` best logits after the last of ``ids``. Host only."""
         ...
 
     def reset(self) -> None:
@@ -187,8 +187,50 @@ class Shard(Protocol):
         ...
 
 
+class InPieces(Protocol):
+    """The steps of a :class:`Shard`, made of the pieces that a subclass has."""
+
+    def embed(self, ids: Sequence[int]) -> Hidden:
+        """Look up ``n`` token ids."""
+        ...
+
+    def run(self, hidden: Hidden, position: int, *, snapshots: bool = False) -> Hidden:
+        """Run the layers over ``n`` columns at ``position ..`` and return as many."""
+        ...
+
+    def head(self, hidden: Hidden, k: int) -> TopLogits:
+        """Final norm and head over ``n`` columns; the ``k`` best of each."""
+        ...
+
+    def pack(self, hidden: Hidden) -> Packed:
+        """Hidden states to bytes. A synchronisation point."""
+        ...
+
+    def unpack(self, data: bytes, columns: int) -> Hidden:
+        """Bytes to ``columns`` hidden states. Raises :class:`ShardError` for a wrong length."""
+        ...
+
+    def forward_ids(self, ids: Sequence[int], position: int) -> Packed:
+        """See :meth:`Shard.forward_ids`."""
+        return self.pack(self.run(self.embed(ids), position))
+
+    def forward_bytes(
+        self, data: bytes, columns: int, position: int, *, snapshots: bool = False
+    ) -> Packed:
+        """See :meth:`Shard.forward_bytes`."""
+        return self.pack(self.run(self.unpack(data, columns), position, snapshots=snapshots))
+
+    def top_of_bytes(self, data: bytes, k: int) -> TopLogits:
+        """See :meth:`Shard.top_of_bytes`."""
+        return self.head(self.unpack(data, 1), k)
+
+    def top_of_ids(self, ids: Sequence[int], position: int, k: int) -> TopLogits:
+        """See :meth:`Shard.top_of_ids`."""
+        return self.head(self.run(self.embed(ids), position)[-1:], k)
+
+
 @dataclass(slots=True)
-class FakeShard:
+class FakeShard(InPieces):
     """A shard whose answers depend on every earlier column, in order, in every layer.
 
     A hidden state is ``width`` small integers (exact in half floats). Each layer mixes its own

@@ -1,5 +1,7 @@
 """A room's shard on kernels beside the exact one, and what a room does to its state."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ import torch
 from poolhouse_node.engine import TorchShard, load_shard
 from poolhouse_node.engine.loading import PartSpec, _suited
 from poolhouse_node.engine.models.qwen3 import Qwen3Config
-from poolhouse_node.shard import ShardError
+from poolhouse_node.shard import InPieces, ShardError
 from poolhouse_node.weights.ggml_types import GgmlType
 from poolhouse_node.weights.gguf import open_gguf
 from tests.support.kernel_shards import KERNEL_SHAPES, kernel_part, kernel_shard, make_model
@@ -15,6 +17,7 @@ from tests.support.kernels import QUIET
 
 pytestmark = [*QUIET, pytest.mark.slow]
 IDS = [5, 9, 2, 7, 1]
+STEPS = ("forward_ids", "forward_bytes", "top_of_ids", "top_of_bytes")
 
 
 def small(name):
@@ -119,23 +122,75 @@ def test_a_part_compiles_before_its_first_room(tmp_path, monkeypatch):
     part = kernel_part(make_model(small("llama"), tmp_path), page_rows=8)
     monkeypatch.setattr(type(part.compute), "first_widths", (1, 3, 65))
     runs = []
-    monkeypatch.setattr(part.compute, "run", lambda room, x, *_, **__: runs.append(len(x)) or x)
+    for name in ("forward_ids", "forward_bytes", "top_of_bytes"):
+        monkeypatch.setattr(
+            part.compute.steps, name, lambda *given, name=name, **_: runs.append(name)
+        )
     part.warm_up()
-    assert runs == [1, 3]  # the context has 64 positions
+    # The context has 64 positions: no third width.
+    assert runs == 2 * ["forward_bytes", "forward_ids", "top_of_bytes"]
     moves = part.pool.pages.moves
     room = TorchShard(part, saved_states=0)
     assert room.position == 0
     assert part.pool.pages.moves == moves
     part.warm_up(lambda: True)
-    assert runs == [1, 3]
+    assert len(runs) == 6
 
     def fails(*_, **__):
         raise RuntimeError("no compiler\nat all")
 
-    monkeypatch.setattr(part.compute, "run", fails)
+    monkeypatch.setattr(part.compute.steps, "forward_bytes", fails)
     with pytest.raises(ShardError, match=r"\(no compiler\): use --precision exact"):
         part.warm_up()
     room.close()
+
+
+def test_steps_give_what_their_pieces_give(pair):
+    """And frames of one part go on from each other, whichever way they came."""
+    shard, _ = pair
+    results = []
+    for forward_ids, forward_bytes, top_of_ids, top_of_bytes in (
+        (shard.forward_ids, shard.forward_bytes, shard.top_of_ids, shard.top_of_bytes),
+        [partial(getattr(InPieces, name), shard) for name in STEPS],
+    ):
+        shard.reset()
+        sent = forward_ids(IDS[:2], 0)
+        again = forward_ids(IDS[:2], 2)
+        onward = forward_bytes(again.data, 2, 4, snapshots=True)
+        shard.rollback(0)
+        assert shard.position == 5
+        wide = forward_bytes(onward.data * 9, 18, 5)
+        tops = [top_of_bytes(onward.data[: len(onward.data) // 2], 3), top_of_ids(IDS[2:], 23, 3)]
+        results.append(
+            [sent, again, onward, wide, *[(top.ids.tolist(), top.values.tolist()) for top in tops]]
+        )
+        assert all(top.ids.shape == (1, 3) and top.finite for top in tops)
+    assert results[0] == results[1]
+
+
+def test_steps_refuse_what_their_pieces_refuse(pair):
+    shard, _ = pair
+    shard.reset()
+    for call, match in (
+        (lambda: shard.forward_ids([32], 0), "outside the vocabulary"),
+        (lambda: shard.top_of_ids([-1], 0, 1), "outside the vocabulary"),
+        (lambda: shard.forward_bytes(b"123", 1, 0), "bytes are not"),
+        (lambda: shard.forward_bytes(b"", 0, 0), "bytes are not"),
+        (lambda: shard.top_of_bytes(b"\0" * 6, 1), "bytes are not"),
+        (lambda: shard.forward_ids([1], 1), "gap"),
+        (lambda: shard.forward_ids([1], 64), "past the context|gap"),
+    ):
+        with pytest.raises(ShardError, match=match):
+            call()
+        assert shard.position == 0
+    shard.forward_ids([1], 0)  # nothing has to be reset
+
+
+def test_a_step_says_when_a_value_is_no_number(tmp_path):
+    shard = kernel_shard(make_model(small("llama"), tmp_path))
+    odd = np.array([[1.0, np.nan] * 16], "<f2").tobytes()
+    assert not shard.forward_bytes(odd, 1, 0).sendable
+    assert not shard.top_of_bytes(odd, 2).finite
 
 
 def test_models_whose_sizes_do_not_suit_are_computed_exactly(tmp_path):

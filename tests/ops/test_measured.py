@@ -57,21 +57,24 @@ def counted(registry, name, **labels):
     [([5], False, "decode"), ([5, 6, 7], True, "verify"), ([5, 6], False, "prefill")],
 )
 def test_a_frame_is_one_step_of_its_kind(registry, shard, ids, snapshots, kind):
-    shard.pack(shard.run(shard.embed(ids), 0, snapshots=snapshots))
+    if snapshots:
+        data = b"\0" * (2 * len(ids) * shard.width)
+        shard.forward_bytes(data, len(ids), 0, snapshots=True)
+    else:
+        shard.forward_ids(ids, 0)
     assert counted(registry, f"{STEP}_count", kind=kind) == 1
     assert counted(registry, f"{STEP}_sum", kind=kind) == 1.0
     assert counted(registry, "poolhouse_engine_tokens_total", kind=kind) == len(ids)
 
 
 def test_the_head_alone_is_a_step_of_its_own(registry, shard):
-    packed = shard.pack(shard.run(shard.embed([5]), 0))
-    shard.head(shard.unpack(packed.data, 1), 4)
+    shard.top_of_bytes(shard.forward_ids([5], 0).data, 4)
     assert counted(registry, f"{STEP}_count", kind="head") == 1
     assert counted(registry, f"{STEP}_count", kind="decode") == 1
 
 
 def test_layers_and_head_without_a_lap_between_are_one_step(registry, shard):
-    shard.head(shard.run(shard.embed([5]), 0), 4)
+    shard.top_of_ids([5], 0, 4)
     assert counted(registry, f"{STEP}_count", kind="decode") == 1
     assert counted(registry, f"{STEP}_count", kind="head") == 0
 
@@ -82,31 +85,31 @@ def test_layers_and_head_without_a_lap_between_are_one_step(registry, shard):
 def test_errors_are_counted_and_go_on(registry, shard, error, kind):
     shard._shard.error = error
     with pytest.raises(ShardError, match=str(error)):
-        shard.run(shard.embed([5]), 0)
+        shard.forward_ids([5], 0)
     assert counted(registry, "poolhouse_engine_errors_total", kind=kind) == 1
 
 
 def test_a_frame_of_the_wrong_size_is_an_error_of_shape(registry, shard):
     with pytest.raises(ShardError):
-        shard.unpack(b"123", 1)
+        shard.forward_bytes(b"123", 1, 0)
     assert counted(registry, "poolhouse_engine_errors_total", kind="shape") == 1
 
 
 def test_values_that_are_no_numbers_are_counted(registry, shard):
     shard._shard.amax = float("nan")
-    shard.pack(shard.run(shard.embed([5]), 0))
+    shard.forward_ids([5], 0)
     assert counted(registry, "poolhouse_engine_errors_total", kind="nonfinite") == 1
 
 
 def test_everything_else_is_the_parts_own(shard):
     plain = FakeShard(0, 4, has_embedding=True)
     for each in (shard, plain):
-        each.run(each.embed([1, 2]), 0)
+        each.forward_ids([1, 2], 0)
         each.save(3)
         each.reset()
         each.load(3)
     assert (shard.lo, shard.hi, shard.width) == (0, 4, plain.width)
-    answers = [each.head(each.run(each.embed([9]), 2), 4).ids.tolist() for each in (shard, plain)]
+    answers = [each.top_of_ids([9], 2, 4).ids.tolist() for each in (shard, plain)]
     assert answers[0] == answers[1]
 
 

@@ -87,9 +87,9 @@ class FrameRunner:
 
     def _forward_pass(self, frame: Frame) -> Packed:
         apply_control(self.shard, frame.control)
-        hidden = self.shard.unpack(frame.payload, frame.columns)
-        hidden = self.shard.run(hidden, frame.position, snapshots=frame.spec)
-        return self.shard.pack(hidden)
+        return self.shard.forward_bytes(
+            frame.payload, frame.columns, frame.position, snapshots=frame.spec
+        )
 
     def _outgoing(self, frame: Frame, packed: Packed) -> Frame:
         if not self.returns_to_host():

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from poolhouse_node.engine.graphs import FrameGraphs
     from poolhouse_node.engine.head import Head
     from poolhouse_node.engine.models import Model
     from poolhouse_node.engine.paged.sequence import RoomState
     from poolhouse_node.shard import TopLogits
 
-__all__ = ["Compute", "TorchCompute", "head_of"]
+__all__ = ["Compute", "Steps", "TorchCompute", "head_of"]
 
 
 class Compute(Protocol):
@@ -31,6 +32,8 @@ class Compute(Protocol):
     """Columns of one pass: bounds the scratch memory of a long frame."""
     first_widths: tuple[int, ...]
     """Frames to run before any room's: what they compile serves all others."""
+    steps: Steps | None
+    """For frames that need not go through the pieces below."""
 
     def run(self, room: RoomState, hidden: Tensor, position: int, *, snapshots: bool) -> Tensor:
         """One pass of at most :attr:`columns_at_once` columns, inside ``room.frame``."""
@@ -57,6 +60,30 @@ class Compute(Protocol):
         ...
 
 
+class Steps(Protocol):
+    """Frames of few columns, each from the host's bytes to the host's bytes in one go. The methods
+    are those of :class:`~poolhouse_node.shard.Shard`; layers run inside ``room.frame``."""
+
+    columns_max: int
+    graphs: FrameGraphs
+
+    def forward_ids(self, room: RoomState, ids: Sequence[int], position: int) -> Packed:
+        """``ids`` are in the vocabulary, and there is one."""
+        ...
+
+    def forward_bytes(
+        self, room: RoomState, data: bytes, columns: int, position: int, *, snapshots: bool
+    ) -> Packed:
+        """``data`` has the length that ``columns`` ask for."""
+        ...
+
+    def top_of_ids(
+        self, room: RoomState, ids: Sequence[int], position: int, k: int
+    ) -> TopLogits: ...
+
+    def top_of_bytes(self, data: bytes, k: int) -> TopLogits: ...
+
+
 def head_of(head: Head | None) -> Head:
     """Raise :class:`ShardError` where there is no head."""
     if head is None:
@@ -69,6 +96,7 @@ class TorchCompute:
 
     columns_at_once = 256
     first_widths: tuple[int, ...] = ()
+    steps: Steps | None = None
 
     def __init__(self, model: Model, head: Head | None, device: torch.device) -> None:
         self._model = model

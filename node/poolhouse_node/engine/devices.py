@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
 
 import torch
 
 from poolhouse_node.compilers import cuda_fault
 from poolhouse_node.shard import ShardError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["has_kernels", "on_device", "pick_device", "set_threads"]
 
@@ -32,14 +28,11 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-@contextlib.contextmanager
-def on_device(device: torch.device) -> Iterator[None]:
+def on_device(device: torch.device) -> contextlib.AbstractContextManager[None]:
     """Inside, what is launched without naming a device goes to ``device``, whatever its number."""
     if device.type == "cuda" and device.index != torch.cuda.current_device():
-        with torch.cuda.device(device):
-            yield
-    else:
-        yield
+        return torch.cuda.device(device)
+    return contextlib.nullcontext()
 
 
 def has_kernels(device: torch.device) -> bool:

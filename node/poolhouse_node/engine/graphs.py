@@ -81,6 +81,22 @@ class FrameGraphs:
         self._stream = torch.cuda.Stream(device) if self._is_capturing else None
         self._graphs: dict[Hashable, FrameGraph | None] = {}
         self._failures = 0
+        self._clock: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
+        self._timed = False
+
+    def keep_time(self) -> None:
+        """From now on :meth:`last_s` says what graphs take."""
+        if self._is_capturing:
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            self._clock = start, end
+
+    def last_s(self) -> float | None:
+        """Seconds of the device for the last graph, which was waited for; ``None`` before one ran
+        with a clock. A run that was not a graph leaves the one before."""
+        if self._clock is None or not self._timed:
+            return None
+        start, end = self._clock
+        return float(start.elapsed_time(end)) / 1e3
 
     def run(self, key: Hashable, step: Callable[[], Tensor]) -> Tensor:
         """The result is good until the next run."""
@@ -88,7 +104,16 @@ class FrameGraphs:
             self._graphs[key] = None
             return step()
         graph = self._graphs[key] or self._capture(key, step)
-        return step() if graph is None else graph.replay()
+        if graph is None:
+            return step()
+        if self._clock is None:
+            return graph.replay()
+        start, end = self._clock
+        start.record()
+        result = graph.replay()
+        end.record()
+        self._timed = True
+        return result
 
     def _capture(self, key: Hashable, step: Callable[[], Tensor]) -> FrameGraph | None:
         if self._failures >= _FAILURES_MAX or not _CAPTURING.acquire(blocking=False):

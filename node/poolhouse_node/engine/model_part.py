@@ -130,14 +130,19 @@ class ModelPart:
                 room.close()
 
     def _run_nobodys(self, compute: Compute, room: RoomState, columns: int) -> None:
+        steps = compute.steps
+        if steps is None:
+            return
+        nothing = bytes(2 * columns * self.width)
         room.reset()
-        hidden = torch.zeros(columns, self.width, device=self.device)
         with room.frame(0, columns, snapshots=False):
-            result = compute.run(room, hidden, 0, snapshots=False)
-        compute.pack(result)
-        if self.head is not None:
-            compute.top(result, 1)
-            compute.embed([0] * columns)
+            steps.forward_bytes(room, nothing, columns, 0, snapshots=False)
+        if self.head is None:
+            return
+        room.reset()
+        with room.frame(0, columns, snapshots=False):
+            steps.forward_ids(room, [0] * columns, 0)
+        steps.top_of_bytes(nothing[: 2 * self.width], 1)
 
     def open_room(self, saved_states: int) -> RoomState:
         """Take a share of the pool for one more room. :meth:`close_room` gives it back."""

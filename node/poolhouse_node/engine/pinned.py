@@ -11,10 +11,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-__all__ = ["Download", "Upload"]
+__all__ = ["Download", "Upload", "pinned_page"]
 
 _TURNS = 4
 """Uploads whose copies may wait at once: frames of several rooms lie behind each other."""
+
+
+def pinned_page(size_bytes: int, device: torch.device) -> Tensor:
+    """Zeros of the host, bytes, which ``device`` copies from and to without waiting."""
+    return torch.zeros(size_bytes, dtype=torch.uint8, pin_memory=device.type == "cuda")
 
 
 class Upload:
@@ -24,8 +29,7 @@ class Upload:
 
     def __init__(self, size_bytes: int, device: torch.device) -> None:
         self._is_device = device.type == "cuda"
-        pinned = {"pin_memory": True} if self._is_device else {}
-        self._pages = [torch.empty(size_bytes, dtype=torch.uint8, **pinned) for _ in range(_TURNS)]
+        self._pages = [pinned_page(size_bytes, device) for _ in range(_TURNS)]
         self._views = [page.numpy() for page in self._pages]
         self._done: list[torch.cuda.Event | None] = [None] * _TURNS
         self._next = 0

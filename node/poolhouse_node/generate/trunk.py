@@ -132,11 +132,7 @@ class Trunk:
     async def _pass_solo(self, ids: Sequence[int], candidates: int) -> TopLogits:
         position, shard = len(self._fed()), self.shard
 
-        def forward() -> TopLogits:
-            hidden = shard.run(shard.embed(ids), position)
-            return shard.head(hidden[-1:], candidates)
-
-        top = await self._compute(forward)
+        top = await self._compute(lambda: shard.top_of_ids(ids, position, candidates))
         self._fed().extend(ids)
         return _finite(top)
 
@@ -183,9 +179,7 @@ class Trunk:
     ) -> Awaitable[bytes]:
         """The host's own layers over ``ids``, and the frame sent; the lap is still open."""
         position, shard = len(self._fed()), self.shard
-        packed: Packed = await self._compute(
-            lambda: shard.pack(shard.run(shard.embed(ids), position))
-        )
+        packed: Packed = await self._compute(lambda: shard.forward_ids(ids, position))
         if not packed.sendable:
             raise LapFailed("not-a-number", "This device's layers gave values that are no numbers.")
         frame = Frame(kind, position, len(ids), packed.data, control=self._control)
@@ -198,7 +192,7 @@ class Trunk:
 
     async def _head(self, payload: bytes, candidates: int) -> TopLogits:
         shard = self.shard
-        top = await self._compute(lambda: shard.head(shard.unpack(payload, 1), candidates))
+        top = await self._compute(lambda: shard.top_of_bytes(payload, candidates))
         return _finite(top)
 
     async def _compute[T](self, call: Callable[[], T]) -> T:

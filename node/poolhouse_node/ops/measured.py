@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from poolhouse_node.ops.metrics import EngineError, StepKind
@@ -14,9 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from poolhouse_node.ops.metrics import NodeMetrics
-    from poolhouse_node.shard import Hidden, Packed, Shard, TopLogits
+    from poolhouse_node.shard import Packed, Shard, TopLogits
 
 __all__ = ["MeasuredShard", "memory_of"]
+
+_BYTES_PER_VALUE = 2
 
 
 class MeasuredShard:
@@ -36,64 +39,70 @@ class MeasuredShard:
     ) -> None:
         self._shard, self._metrics, self._clock = shard, metrics, clock
         self._when_closed = when_closed
-        self._began_at = 0.0
-        self._kind = StepKind.HEAD
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._shard, name)
 
-    def embed(self, ids: Sequence[int]) -> Hidden:
-        self._begin()
-        with self._failing():
-            return self._shard.embed(ids)
+    def forward_ids(self, ids: Sequence[int], position: int) -> Packed:
+        with self._step(_kind(len(ids)), len(ids)) as step:
+            return step.packed(self._shard.forward_ids(ids, position))
 
-    def unpack(self, data: bytes, columns: int) -> Hidden:
-        self._begin()
-        with self._failing(EngineError.SHAPE):
-            return self._shard.unpack(data, columns)
+    def forward_bytes(
+        self, data: bytes, columns: int, position: int, *, snapshots: bool = False
+    ) -> Packed:
+        is_whole = len(data) == _BYTES_PER_VALUE * columns * self._shard.width
+        wrong = EngineError.OTHER if is_whole else EngineError.SHAPE
+        with self._step(_kind(columns, snapshots=snapshots), columns, wrong) as step:
+            return step.packed(
+                self._shard.forward_bytes(data, columns, position, snapshots=snapshots)
+            )
 
-    def run(self, hidden: Hidden, position: int, *, snapshots: bool = False) -> Hidden:
-        columns = len(hidden)
-        self._kind = _kind(columns, snapshots=snapshots)
-        with self._failing():
-            result = self._shard.run(hidden, position, snapshots=snapshots)
-        self._metrics.engine_tokens[self._kind].inc(columns)
-        return result
+    def top_of_bytes(self, data: bytes, k: int) -> TopLogits:
+        with self._step(StepKind.HEAD, 0) as step:
+            return step.top(self._shard.top_of_bytes(data, k))
 
-    def pack(self, hidden: Hidden) -> Packed:
-        with self._failing():
-            packed = self._shard.pack(hidden)
-        self._end(is_finite=packed.sendable)
-        return packed
-
-    def head(self, hidden: Hidden, k: int) -> TopLogits:
-        with self._failing():
-            top = self._shard.head(hidden, k)
-        self._end(is_finite=top.finite)
-        return top
+    def top_of_ids(self, ids: Sequence[int], position: int, k: int) -> TopLogits:
+        with self._step(_kind(len(ids)), len(ids)) as step:
+            return step.top(self._shard.top_of_ids(ids, position, k))
 
     def close(self) -> None:
         self._when_closed(self)
         self._shard.close()
 
-    def _begin(self) -> None:
-        self._began_at, self._kind = self._clock(), StepKind.HEAD
-
-    def _end(self, *, is_finite: bool) -> None:
-        self._metrics.step_s[self._kind].observe(self._clock() - self._began_at)
-        if not is_finite:
-            self._metrics.engine_errors[EngineError.NONFINITE].inc()
-
     @contextlib.contextmanager
-    def _failing(self, kind: EngineError = EngineError.OTHER) -> Iterator[None]:
+    def _step(
+        self, kind: StepKind, columns: int, wrong: EngineError = EngineError.OTHER
+    ) -> Iterator[_Step]:
+        """``columns`` through the layers. What fails is counted as ``wrong``, or as no memory."""
+        metrics, step, began_at = self._metrics, _Step(), self._clock()
         try:
-            yield
+            yield step
         except OutOfMemory:
-            self._metrics.engine_errors[EngineError.OOM].inc()
+            metrics.engine_errors[EngineError.OOM].inc()
             raise
         except ShardError:
-            self._metrics.engine_errors[kind].inc()
+            metrics.engine_errors[wrong].inc()
             raise
+        metrics.step_s[kind].observe(self._clock() - began_at)
+        if columns:
+            metrics.engine_tokens[kind].inc(columns)
+        if not step.is_finite:
+            metrics.engine_errors[EngineError.NONFINITE].inc()
+
+
+@dataclass(slots=True)
+class _Step:
+    """What came of a step."""
+
+    is_finite: bool = True
+
+    def packed(self, packed: Packed) -> Packed:
+        self.is_finite = packed.sendable
+        return packed
+
+    def top(self, top: TopLogits) -> TopLogits:
+        self.is_finite = top.finite
+        return top
 
 
 def memory_of(shards: Iterable[Shard]) -> EngineMemory:
@@ -105,7 +114,7 @@ def memory_of(shards: Iterable[Shard]) -> EngineMemory:
     )
 
 
-def _kind(columns: int, *, snapshots: bool) -> StepKind:
+def _kind(columns: int, *, snapshots: bool = False) -> StepKind:
     if snapshots:
         return StepKind.VERIFY
     return StepKind.DECODE if columns == 1 else StepKind.PREFILL

@@ -65,12 +65,12 @@ class RoomParts:
 
     token: float
     host_layers: float
-    """On the device."""
+    """On the device, as the next two: with copies in and out, look-up or widening, packing."""
     worker_layers: float
     head: float
-    """With the choice read back."""
+    """And the best logits."""
     launches_and_readback: float
-    """Of both devices' layers: their calls, less what the device needed for the layers."""
+    """Of all three: the calls, less what the devices needed."""
     wire: float
     """There and back: a lap, less the time from arrival to return at the worker."""
     loops: float
@@ -181,19 +181,22 @@ async def _room(bench: RoomBench, shape: Shape) -> RoomParts:
 
 def _parts(token_s: float, calls: list[Any], laps: list[float], frames: list[Any]) -> RoomParts:
     """The parts of one answer's tokens."""
-    layers = [call for call in calls if call.device_s is not None]
-    heads = [call.call_s for call in calls if call.device_s is None]
+    layers = [call for call in calls if call.step == "layers"]
+    heads = [call for call in calls if call.step == "head"]
     host_call_s = statistics.fmean(call.call_s for call in layers)
     host_s = statistics.fmean(call.device_s for call in layers)
-    head_s, lap_s = statistics.fmean(heads), statistics.fmean(laps)
+    head_call_s = statistics.fmean(call.call_s for call in heads)
+    head_s = statistics.fmean(call.device_s for call in heads)
+    lap_s = statistics.fmean(laps)
     span_s, worker_call_s, worker_s = map(statistics.fmean, zip(*frames, strict=True))
-    loops_s = (token_s - host_call_s - head_s - lap_s) + (span_s - worker_call_s)
+    loops_s = (token_s - host_call_s - head_call_s - lap_s) + (span_s - worker_call_s)
+    calls_s = host_call_s - host_s + worker_call_s - worker_s + head_call_s - head_s
     return RoomParts(
         token=token_s * 1e3,
         host_layers=host_s * 1e3,
         worker_layers=worker_s * 1e3,
         head=head_s * 1e3,
-        launches_and_readback=(host_call_s - host_s + worker_call_s - worker_s) * 1e3,
+        launches_and_readback=calls_s * 1e3,
         wire=(lap_s - span_s) * 1e3,
         loops=loops_s * 1e3,
     )

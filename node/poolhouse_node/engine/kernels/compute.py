@@ -7,24 +7,19 @@ serves all that share the part.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
 from poolhouse_node.engine.computing import head_of
-from poolhouse_node.engine.graphs import FrameGraphs
 from poolhouse_node.engine.halves import from_halves
 from poolhouse_node.engine.kernels.activations import COLUMNS
-from poolhouse_node.engine.kernels.attention import AngleTable
 from poolhouse_node.engine.kernels.best import best_keys, read_keys
-from poolhouse_node.engine.kernels.frame_inputs import FrameInputs
-from poolhouse_node.engine.kernels.fused import DeviceState, FusedBlocks
+from poolhouse_node.engine.kernels.frame_layers import FrameLayers
+from poolhouse_node.engine.kernels.frame_steps import FrameSteps
 from poolhouse_node.engine.kernels.halves import pack_halves
-from poolhouse_node.engine.kernels.matrices import added
-from poolhouse_node.engine.kernels.pointwise import add_norm
-from poolhouse_node.engine.pinned import Download, Upload
+from poolhouse_node.engine.kernels.logits import logits_of
+from poolhouse_node.engine.pinned import Download
 from poolhouse_node.shard import Packed
 
 if TYPE_CHECKING:
@@ -32,9 +27,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from poolhouse_node.engine.computing import Steps
     from poolhouse_node.engine.head import Head
-    from poolhouse_node.engine.kernels.matrices import KernelMatrix
-    from poolhouse_node.engine.layers.rope import RotaryTable
     from poolhouse_node.engine.models.blocks import Block
     from poolhouse_node.engine.paged.pool import StatePool
     from poolhouse_node.engine.paged.sequence import RoomState
@@ -66,46 +60,32 @@ class KernelCompute:
         device: torch.device,
     ) -> None:
         """``blocks`` are made of matrices of this package, and so are the head's tables."""
-        self._fused = FusedBlocks(blocks, _angles_of(blocks))
-        self._head, self._pool, self._width, self._device = head, pool, width, device
-        self._inputs = FrameInputs(context_size, pool.page_rows, device)
+        self._layers = FrameLayers(
+            blocks, pool, width=width, context_size=context_size, device=device
+        )
+        self.steps: Steps | None = FrameSteps(self._layers, head, width=width, device=device)
+        self._head, self._width, self._device = head, width, device
         self._columns = torch.zeros(COLUMNS, width, device=device)
-        self._halves = torch.zeros(COLUMNS * width, dtype=torch.float16, device=device)
-        self._ids = torch.zeros(COLUMNS, dtype=torch.int64, device=device)
-        self._upload = Upload(max(self._halves.nbytes, self._ids.nbytes), device)
         self._download = Download()
-        self._graphs = FrameGraphs(device)
-        self._moves = -1
-        self._state = self._find_state()
 
     def run(self, room: RoomState, hidden: Tensor, position: int, *, snapshots: bool) -> Tensor:
-        n = len(hidden)
-        if self._pool.pages is not None and self._pool.pages.moves != self._moves:
-            self._graphs.forget()
-            self._state = self._find_state()
-        keeps = snapshots and n > 1 and self._pool.recurrent is not None
-        self._inputs.put(room, position, n, keeps=keeps)
+        n, layers = len(hidden), self._layers
+        keeps = layers.note(room, position, n, snapshots=snapshots)
+        layers.inputs.send()
         if n > COLUMNS:
-            return self._run_layers(hidden.clone(), position=position)
-        self._columns[:n].copy_(hidden)
-        return self._graphs.run(
-            ("run", n, keeps), partial(self._run_narrow, n, keeps=keeps)
+            return layers.run(hidden.clone(), position=position)
+        columns = self._columns[:n]
+        columns.copy_(hidden)
+        return layers.graphs.run(
+            ("run", n, keeps), lambda: layers.run(columns.clone(), keeps=keeps)
         ).clone()
 
     def embed(self, ids: Sequence[int]) -> Tensor:
-        head, n = head_of(self._head), len(ids)
-        head.check(ids)
-        if n > COLUMNS:
-            return head.embedding.rows(torch.tensor(ids, device=self._device))
-        given = self._ids[:n]
-        self._upload.send(np.array(ids, np.int64).view(np.uint8), given.view(torch.uint8))
-        # A graph of one kernel: launching it takes a fraction of what launching the kernel takes,
-        # and the device waits for nothing else then.
-        return self._graphs.run(("embed", n), partial(head.embedding.rows, given)).clone()
+        return head_of(self._head).embed(ids)
 
     def logits(self, hidden: Tensor) -> Tensor:
         head = head_of(self._head)
-        return torch.cat([_logits(head, some) for some in hidden.split(COLUMNS)])
+        return torch.cat([logits_of(head, some) for some in hidden.split(COLUMNS)])
 
     def top(self, hidden: Tensor, k: int) -> TopLogits:
         keys = best_keys(self.logits(hidden), k)
@@ -117,41 +97,4 @@ class KernelCompute:
         return Packed(data.tobytes(), float(largest.view("<f4")[0]))
 
     def unpack(self, data: bytes, columns: int) -> Tensor:
-        if columns > COLUMNS:
-            return from_halves(data, (columns, self._width), self._device)
-        halves = self._halves[: columns * self._width]
-        self._upload.send(data, halves.view(torch.uint8))
-        return halves.view(columns, self._width).float()
-
-    def _find_state(self) -> DeviceState:
-        pages = self._pool.pages
-        self._moves = -1 if pages is None else pages.moves
-        return DeviceState(
-            pages=[] if pages is None else [pages.blocks(n) for n in range(pages.layers)],
-            table=self._inputs.table,
-            position=self._inputs.position,
-            slots=self._inputs.slots,
-        )
-
-    def _run_narrow(self, n: int, *, keeps: bool) -> Tensor:
-        return self._run_layers(self._columns[:n].clone(), keeps=keeps)
-
-    def _run_layers(self, x: Tensor, *, position: int | None = None, keeps: bool = False) -> Tensor:
-        delta = self._fused.run(x, self._state, position=position, keeps=keeps)
-        for part in () if delta is None else delta:
-            x.add_(part)
-        return x
-
-
-def _logits(head: Head, hidden: Tensor) -> Tensor:
-    output = cast("KernelMatrix", head.output)
-    target = output.target(len(hidden))
-    add_norm(hidden.contiguous(), None, head.norm, head.epsilon, target)
-    return added(output.multiply(target))
-
-
-def _angles_of(blocks: Sequence[Block]) -> AngleTable | None:
-    """Of the rotary table that attention layers share, if there are any."""
-    ropes = (getattr(block.mixer, "rope", None) for block in blocks)
-    rope: RotaryTable | None = next((rope for rope in ropes if rope is not None), None)
-    return None if rope is None else AngleTable.of(rope)
+        return from_halves(data, (columns, self._width), self._device)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 import torch
 import triton
 import triton.language as tl
 
+from poolhouse_node.shard import Packed
+
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["pack_halves"]
+__all__ = ["pack_halves", "packed_bytes", "read_packed"]
 
+_HALF_BYTES, _MAGNITUDE_BYTES, _ALIGNED_BYTES = 2, 4, 16
+_BITS, _FLOAT = struct.Struct("=i"), struct.Struct("=f")
 _SPAN = 1024
 
 
@@ -49,10 +54,40 @@ def pack_halves(values: Tensor) -> tuple[Tensor, Tensor]:
 
     The magnitude is NaN when any value is.
     """
-    values = values.contiguous()
-    count = values.numel()
-    programs = triton.cdiv(count, _SPAN)
     halves = torch.empty(values.shape, dtype=torch.int16, device=values.device)
-    largest = torch.empty(programs, dtype=torch.int32, device=values.device)
-    _pack_halves[(programs,)](values, halves, largest, count, SPAN=_SPAN, num_warps=4)
+    largest = torch.empty(_programs(values.numel()), dtype=torch.int32, device=values.device)
+    _launch(values, halves, largest)
     return halves, largest.amax(0, keepdim=True).view(torch.float32)
+
+
+def packed_bytes(values: Tensor) -> Tensor:
+    """The same in one piece and one launch, uint8, for :func:`read_packed`."""
+    count = values.numel()
+    halves_at = _magnitude_bytes(count)
+    out = torch.empty(halves_at + count * _HALF_BYTES, dtype=torch.uint8, device=values.device)
+    magnitudes = out[: _programs(count) * _MAGNITUDE_BYTES]
+    _launch(values, out[halves_at:].view(torch.int16), magnitudes.view(torch.int32))
+    return out
+
+
+def read_packed(data: memoryview, count: int) -> Packed:
+    """What :func:`packed_bytes` gave of ``count`` values, on the host."""
+    magnitudes = data[: _programs(count) * _MAGNITUDE_BYTES].cast("i")
+    (amax,) = _FLOAT.unpack(_BITS.pack(max(magnitudes)))
+    return Packed(bytes(data[_magnitude_bytes(count) :]), amax)
+
+
+def _launch(values: Tensor, halves: Tensor, largest: Tensor) -> None:
+    count = values.numel()
+    _pack_halves[(len(largest),)](
+        values.contiguous(), halves, largest, count, SPAN=_SPAN, num_warps=4
+    )
+
+
+def _programs(count: int) -> int:
+    return triton.cdiv(count, _SPAN)
+
+
+def _magnitude_bytes(count: int) -> int:
+    """Room for the magnitudes, so that the halves begin where a kernel likes addresses to."""
+    return triton.cdiv(_programs(count) * _MAGNITUDE_BYTES, _ALIGNED_BYTES) * _ALIGNED_BYTES

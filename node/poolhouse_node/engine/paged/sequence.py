@@ -8,7 +8,6 @@ conversation lies side by side in memory.
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from poolhouse_node.engine.paged.recurrent import SNAPSHOTS_MAX
 from poolhouse_node.shard import ShardError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from poolhouse_node.engine.paged.pool import StatePool
     from poolhouse_node.engine.state import StateShape
@@ -72,13 +71,16 @@ class RoomState:
     def live_blocks(self) -> Sequence[int]:
         return self.blocks
 
-    @contextlib.contextmanager
-    def frame(self, position: int, columns: int, *, snapshots: bool) -> Iterator[None]:
+    def frame(self, position: int, columns: int, *, snapshots: bool) -> _Writing:
         """Inside, rows ``position ..`` can be written; those that were there are gone.
 
         If computing fails, the conversation ends where the frame began, and a room with recurrent
         layers must be reset or loaded before anything else.
         """
+        return _Writing(self, position, columns, snapshots=snapshots)
+
+    def begin(self, position: int, columns: int, *, snapshots: bool) -> None:
+        """For :meth:`frame`."""
         self._check(position, columns, snapshots=snapshots)
         # Snapshots of an earlier frame stay good for as long as its columns do.
         if snapshots or (self._frame and position < self._frame.position + self._frame.columns):
@@ -86,11 +88,16 @@ class RoomState:
         self._cut(position)
         try:
             self._make_room(position, columns, snapshots=snapshots)
-            self._is_broken = self.pool.recurrent is not None
-            yield
         except BaseException:
             self._cut(position)
             raise
+        self._is_broken = self.pool.recurrent is not None
+
+    def end(self, position: int, columns: int, *, snapshots: bool, failed: bool) -> None:
+        """For :meth:`frame`."""
+        if failed:
+            self._cut(position)
+            return
         self._is_broken = False
         self.length = position + columns
         if snapshots:
@@ -239,3 +246,21 @@ class RoomState:
             recurrent.copy(self.snapshot_slots[column], slot)
         elif self.length != frame.position + frame.columns or self._is_broken:
             raise ShardError(f"There is no snapshot after column {column}.")
+
+
+class _Writing:
+    """A frame that is being computed. A class and not a generator, as every token passes here."""
+
+    __slots__ = ("_columns", "_position", "_room", "_snapshots")
+
+    def __init__(self, room: RoomState, position: int, columns: int, *, snapshots: bool) -> None:
+        self._room, self._position, self._columns = room, position, columns
+        self._snapshots = snapshots
+
+    def __enter__(self) -> None:
+        self._room.begin(self._position, self._columns, snapshots=self._snapshots)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._room.end(
+            self._position, self._columns, snapshots=self._snapshots, failed=error is not None
+        )
