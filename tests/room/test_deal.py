@@ -11,6 +11,7 @@ from poolhouse_node.room.deal import (
     ModelNeeds,
     deal_by_memory,
     deal_exactly,
+    deal_for_speed,
     does_it_fit,
     ranges_of,
 )
@@ -19,20 +20,15 @@ from poolhouse_node.room.split import (
     layer_caps,
     phones_to_leave_out,
     split_by_memory,
+    split_for_speed,
 )
 from tests.support.vectors import cases, vectors
 
 PLAN = vectors("plan")["cases"]
 
 
-def of(function: str) -> list:
-    return cases([c for c in PLAN if c["fn"] == function])
-
-
-def deals_by_memory() -> list:
-    """Expert offload (``off``) and deals for speed are parts of their own, and not dealt yet."""
-    deals = [c for c in PLAN if c["fn"] == "dealRoom" and c["args"].get("mode") != "speed"]
-    return cases([c for c in deals if "off" not in c["args"]])
+def of(function: str, *, without: str = "\0") -> list:
+    return cases([c for c in PLAN if c["fn"] == function and without not in c["args"]])
 
 
 @pytest.mark.parametrize("case", of("planSplit"))
@@ -44,6 +40,16 @@ def test_split_by_memory(case):
     else:
         assert assigned == expect["assigned"]
         assert [list(r) for r in ranges_of(assigned)] == expect["ranges"]
+
+
+@pytest.mark.parametrize("case", of("planForSpeed"))
+def test_split_for_speed(case):
+    args, expect = case["args"], case["expect"]
+    caps = [math.inf if cap == "inf" else cap for cap in args["caps"]]
+    phones = args.get("phone") or []
+    assigned, short = split_for_speed(args["L"], caps, args.get("ms") or [], phones)
+    assert assigned == expect["assigned"]
+    assert short == expect["short"]
 
 
 @pytest.mark.parametrize("case", of("layerCaps"))
@@ -77,12 +83,16 @@ def test_room_fit(case):
     check_fit(does_it_fit(needs_of(case["args"]), case["args"]["pledges"]), case["expect"])
 
 
-@pytest.mark.parametrize("case", deals_by_memory())
+@pytest.mark.parametrize("case", of("dealRoom", without="off"))
 def test_deal(case):
+    """Expert offload (``off``) is a part of its own and not dealt yet."""
     args, expect = case["args"], case["expect"]
     needs, pledges, phones = needs_of(args), args["pledges"], args.get("phone") or []
     check_fit(does_it_fit(needs, pledges), expect["fit"])
-    deal = deal_by_memory(needs, pledges, phones, deal_phones=args.get("phoneLayers", False))
+    if args.get("mode") == "speed":
+        deal = deal_for_speed(needs, pledges, args.get("ms") or [], phones)
+    else:
+        deal = deal_by_memory(needs, pledges, phones, deal_phones=args.get("phoneLayers", False))
     assert [seat.device for seat in deal.seats] == expect["used"]
     assert [[seat.lo, seat.hi] for seat in deal.seats] == expect["ranges"]
     assert [seat.held_bytes for seat in deal.seats] == expect["held"]

@@ -1,4 +1,4 @@
-"""Rules of relays (relay, sections 1 and 3)."""
+"""Rules of relays (relay, sections 1, 3 and 4)."""
 
 import math
 from urllib.parse import parse_qsl
@@ -15,6 +15,7 @@ from poolhouse_node.room.relays import (
     is_reusable,
     refresh_after_s,
     retry_after_s,
+    weights_may_cross,
 )
 from tests.support.vectors import cases, vectors
 
@@ -43,6 +44,13 @@ def test_who_asks_for_the_default_relay(case):
 @pytest.mark.parametrize("host", ["127.8.9.1", "::1", "room.localhost", "LOCALHOST"])
 def test_other_names_of_this_machine(host):
     assert not asks_default_relay(host, own_relay=False)
+
+
+@pytest.mark.parametrize("case", cases(TURN["weights"]))
+def test_weights_stay_off_relays(case):
+    relayed = {"relay": True, "direct": False, None: None}[case["path"]]
+    allowed = weights_may_cross(relayed, relay_configured=case["relay_configured"])
+    assert allowed is case["weights_allowed"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from poolhouse_node.room.split import (
     layer_caps,
     phones_to_leave_out,
     split_by_memory,
+    split_for_speed,
 )
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ __all__ = [
     "SplitError",
     "deal_by_memory",
     "deal_exactly",
+    "deal_for_speed",
     "does_it_fit",
     "ranges_of",
 ]
@@ -127,6 +129,18 @@ def deal_by_memory(
     if assigned is None:  # does_it_fit said otherwise
         raise DealError("The pledges do not hold the model.")
     return _seat(needs, assigned, left_out)
+
+
+def deal_for_speed(
+    needs: ModelNeeds,
+    pledges_bytes: Sequence[float | None],
+    layer_ms: Sequence[float | None],
+    phones: Sequence[bool] = (),
+) -> Deal:
+    """Deal to the quickest devices first (5.5). Raises :class:`DealError` as by memory."""
+    caps = _caps_or_refuse(needs, pledges_bytes)
+    assigned, _ = split_for_speed(needs.layers, caps, layer_ms, phones)
+    return _seat(needs, assigned, _too_small(caps))
 
 
 def deal_exactly(needs: ModelNeeds, split: Sequence[int], devices: int) -> Deal:

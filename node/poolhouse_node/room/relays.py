@@ -1,4 +1,4 @@
-"""Rules of relays: who asks for one, and how long it is good (relay, sections 1 and 3)."""
+"""Rules of relays: who asks for one, how long it is good, what may cross it (relay, 1, 3 and 4)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ __all__ = [
     "is_reusable",
     "refresh_after_s",
     "retry_after_s",
+    "weights_may_cross",
 ]
 
 DEFAULT_LIFE_S: Final = 3600.0
@@ -77,3 +78,11 @@ def first_retry_after_s(tries: int) -> float:
     """
     longest_s = retry_after_s(DEFAULT_LIFE_S)
     return min(_FIRST_RETRY_S * 2.0 ** min(tries - 1, _DOUBLINGS_MOST), longest_s)
+
+
+def weights_may_cross(relayed: bool | None, *, relay_configured: bool) -> bool:
+    """May weights cross a link? A relay's bandwidth is not ours to spend on them (relay, 4).
+
+    ``relayed`` is None before a path is selected: then it could be the relay's, if there is one.
+    """
+    return not relay_configured if relayed is None else not relayed

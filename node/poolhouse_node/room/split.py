@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["layer_caps", "phones_to_leave_out", "split_by_memory"]
+__all__ = ["layer_caps", "phones_to_leave_out", "split_by_memory", "split_for_speed"]
 
+PHONE_COST = 20
+"""A phone that was never measured counts as this many times slower than a computer."""
 SMALLEST_WEIGHT = 1e-9
 
 
@@ -100,6 +102,34 @@ def _everyone_holds_one(assigned: list[int], most: list[int]) -> None:
         if keeps_one or takes_last:
             assigned[richest] -= 1
             assigned[i] += 1
+
+
+def split_for_speed(
+    layers: int,
+    caps: Sequence[float],
+    layer_ms: Sequence[float | None],
+    phones: Sequence[bool],
+) -> tuple[list[int], int]:
+    """Layers per device, quickest devices first, and how many layers did not fit (5.5)."""
+    most = [math.floor(_positive(cap)) for cap in caps]
+    costs = _costs(len(most), layer_ms, phones)
+    order = sorted(range(len(most)), key=lambda i: (costs[i], i != 0, -most[i], i))
+    assigned = [0] * len(most)
+    assigned[0] = 1 if most[0] >= 1 and layers else 0
+    left = layers - assigned[0]
+    for i in order:
+        taken = min(left, most[i] - assigned[i])
+        assigned[i] += taken
+        left -= taken
+    short = left + (1 if most[0] < 1 and layers else 0)
+    return ([0] * len(most), short) if short else (assigned, 0)
+
+
+def _costs(count: int, layer_ms: Sequence[float | None], phones: Sequence[bool]) -> list[float]:
+    measured = [_positive(layer_ms[i]) if i < len(layer_ms) else 0.0 for i in range(count)]
+    unmeasured = 1.5 * max(measured, default=0.0) or 1.0
+    is_phone = [i < len(phones) and phones[i] for i in range(count)]
+    return [measured[i] or unmeasured * (PHONE_COST if is_phone[i] else 1) for i in range(count)]
 
 
 def _positive(value: float | None) -> float:
