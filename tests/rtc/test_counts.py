@@ -2,18 +2,23 @@
 
 import asyncio
 
+import pytest
+
 from poolhouse_node.rtc.counts import LinkCounts
 from poolhouse_node.rtc.network import Network
+from poolhouse_node.rtc.peer import CandidatePair
 from tests.support.fake_rtc import FakeNet
 from tests.support.recorder import Recorder, frame
 from tests.support.virtual_time import run_virtual
 
 HOST = "pooled-room-TEST"
 FRAMES = 20
+APART = CandidatePair("host", "host")
 
 
-async def two_networks() -> tuple[Network, Network, Recorder]:
+async def two_networks(path=APART) -> tuple[Network, Network, Recorder]:
     net, host_events = FakeNet(), Recorder()
+    net.path = path
     guest, host = Network(net.dialer()), Network(net.dialer(HOST))
     for network, events in ((guest, Recorder()), (host, host_events)):
         network.mesh.key = ""
@@ -42,6 +47,29 @@ def test_both_ends_count_the_same_frames_and_bytes():
         assert sent.sent_second_bytes == received.received_second_bytes == sent.sent_first_bytes
         assert sent.keepalives > 0
         assert received.gaps_passed == received.gaps_waited == 0
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("path", "copies"),
+    [
+        (CandidatePair("host", "host", same_address=True), 1),
+        (CandidatePair("prflx", "host", same_address=True), 1),
+        (CandidatePair("host", "host"), 2),
+        (CandidatePair("srflx", "srflx", same_address=True), 2),
+        (CandidatePair("relay", "relay", same_address=True), 2),
+        (None, 2),
+    ],
+)
+def test_small_frames_go_once_within_one_machine(path, copies):
+    async def main():
+        guest, host, _ = await two_networks(path)
+        guest.links[HOST].send_frame(frame(0, 9_000))
+        await asyncio.sleep(1)
+        sent = guest.counts()
+        assert sent.sent_second_bytes == (copies - 1) * sent.sent_first_bytes
+        assert host.counts().frames_received == 1
 
     run_virtual(main())
 

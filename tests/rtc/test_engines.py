@@ -134,6 +134,7 @@ async def test_the_path_in_use_is_shown(engine):
     pair = left.peer.pair()
     assert pair.local in ("host", "prflx")
     assert not pair.relayed
+    assert pair.within_machine
     await close(left, right)
     assert CandidatePair("host", "relay").relayed
 

@@ -47,6 +47,7 @@ class Weather:
     """When the signaling server gives up on a peer that is not there (signaling, 4.3)."""
 
 
+APART = CandidatePair("host", "host")
 CALM = Weather()
 ENGINE_GIVES_UP_S = (15.0, 20.0)
 """When an engine calls an association failed through which nothing comes (liveness, section 5)."""
@@ -241,7 +242,7 @@ class FakeConnection:
         return self.binding_text
 
     def pair(self) -> CandidatePair | None:
-        return CandidatePair("host", "host")
+        return self.net.path
 
     def close(self) -> None:
         self._listener = None
@@ -375,6 +376,8 @@ class FakeNet:
     signaling_is_up: bool = True
     cuts: set[frozenset[str]] = field(default_factory=set)
     """Pairs of devices between which nothing passes for now."""
+    path: CandidatePair | None = APART
+    """What every association says of its path."""
     someone_between: bool = False
     """The signaling server swaps fingerprints: each end's association ends at somebody else."""
 

@@ -233,7 +233,8 @@ class AiortcPeer:
         chosen = ice._nominated.get(1)  # noqa: SLF001
         if chosen is None:
             return None
-        return CandidatePair(chosen.local_candidate.type, chosen.remote_candidate.type)
+        ours, theirs = chosen.local_candidate, chosen.remote_candidate
+        return CandidatePair(ours.type, theirs.type, same_address=ours.host == theirs.host)
 
     async def close(self) -> None:
         if self._closing is None:

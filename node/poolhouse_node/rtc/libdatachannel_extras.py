@@ -34,7 +34,7 @@ take 15 s (liveness, section 5)."""
 
 _SYMBOLS = ("rtcGetSelectedCandidatePair", "rtcSetSctpSettings", "rtcCreatePeerConnection")
 _CANDIDATE_BYTES = 512
-_TYPE = re.compile(rb" typ (host|srflx|prflx|relay)\b")
+_CANDIDATE = re.compile(rb" (\S+) \d+ typ (host|srflx|prflx|relay)\b")
 
 _log = logging.getLogger(__name__)
 
@@ -102,10 +102,12 @@ class Extras:
         length = self._library.rtcGetSelectedCandidatePair(
             handle, local, _CANDIDATE_BYTES, remote, _CANDIDATE_BYTES
         )
-        types = _TYPE.search(local.value), _TYPE.search(remote.value)
-        if length < 0 or types[0] is None or types[1] is None:
+        ours, theirs = _CANDIDATE.search(local.value), _CANDIDATE.search(remote.value)
+        if length < 0 or ours is None or theirs is None:
             return None
-        return CandidatePair(types[0][1].decode(), types[1][1].decode())
+        return CandidatePair(
+            ours[2].decode(), theirs[2].decode(), same_address=ours[1] == theirs[1]
+        )
 
     def make_bound(self, urls: Sequence[str], ice: IceSettings, bind: str) -> int:
         """Make an association that uses one local address only; its handle."""

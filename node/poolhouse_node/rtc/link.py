@@ -45,7 +45,8 @@ class LinkSettings:
     associations: int = 4
     """Main connection and stripes in all, 1..8; 0 turns the wire off (frames go as messages)."""
     duplicate_slices: int = 3
-    """Frames of up to this many slices go twice, on two channels; 0 turns that off."""
+    """Frames of up to this many slices go twice, on two channels; 0 turns that off. Within one
+    machine, where no packet is lost, they go once."""
     keepalive_s: float = 0.010
     """Period of the keep-alive while frames flow; 0 turns it off."""
 
@@ -131,6 +132,11 @@ class Link:
         return pair is not None and pair.relayed
 
     @property
+    def _is_within_machine(self) -> bool:
+        pair = self._main.pair()
+        return pair is not None and pair.within_machine
+
+    @property
     def buffered_bytes(self) -> int:
         """Taken for the wire but not sent yet."""
         return sum(wire.buffered() for wire in self._wires if wire.is_open)
@@ -155,6 +161,8 @@ class Link:
         if self.admitted or self._over:
             return
         self.admitted = True
+        if self._is_within_machine:
+            self._sender.duplicate_slices = 0
         if self._uses_wire:
             self._attach_channels(self._main)
         while self._waiting:

@@ -98,6 +98,13 @@ class CandidatePair:
 
     local: str
     remote: str
+    same_address: bool = False
+    """Both ends use one address."""
+
+    @property
+    def within_machine(self) -> bool:
+        """No packet leaves the machine: behind a relay or a NAT two may share an address."""
+        return self.same_address and {self.local, self.remote} <= {"host", "prflx"}
 
     @property
     def relayed(self) -> bool:

@@ -1,7 +1,8 @@
 """The floor of the wire: libdatachannel's ``_core`` with nothing of ours on top.
 
-The same four associations, slices and second copies as a link, without its numbering, choice of
-channels, order and bookkeeping. Uses the engine's private layer as ``rtc/libdatachannel.py`` does.
+The same four associations and slices as a link within one machine, without its numbering, choice
+of channels, order and bookkeeping. Uses the engine's private layer as
+``rtc/libdatachannel.py`` does.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["CoreEnd", "FrameGatherer"]
 
 ASSOCIATIONS = 4
-DUPLICATED_SLICES_MAX = 3
 GATHERING_S = 0.5
 """Host candidates only: they are there at once."""
 OPENING_S = 20.0
@@ -74,11 +74,9 @@ class CoreEnd:
         self._send_bytes(self._handles[number], data)
 
     def send_all(self, slices: Sequence[bytes]) -> None:
-        """Send the slices of a frame in turns, small frames twice."""
-        copies = 2 if len(slices) <= DUPLICATED_SLICES_MAX else 1
+        """Send the slices of a frame in turns, once, as a link within one machine does."""
         for piece in slices:
-            for _ in range(copies):
-                self.send(next(self._turns), piece)
+            self.send(next(self._turns), piece)
 
     async def describe(self, kind: str) -> list[str]:
         """The descriptions of all associations."""
@@ -100,7 +98,7 @@ class CoreEnd:
 
 
 class FrameGatherer:
-    """Slices of one frame after the other, second copies dropped; no order is kept."""
+    """Slices of one frame after the other; no order is kept."""
 
     def __init__(self) -> None:
         self._last_id = 0
