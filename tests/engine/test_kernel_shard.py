@@ -145,6 +145,7 @@ def test_a_part_compiles_before_its_first_room(tmp_path, monkeypatch):
     room.close()
 
 
+@pytest.mark.timeout(60)
 def test_steps_give_what_their_pieces_give(pair):
     """And frames of one part go on from each other, whichever way they came."""
     shard, _ = pair
@@ -155,17 +156,25 @@ def test_steps_give_what_their_pieces_give(pair):
     ):
         shard.reset()
         sent = forward_ids(IDS[:2], 0)
-        again = forward_ids(IDS[:2], 2)
-        onward = forward_bytes(again.data, 2, 4, snapshots=True)
+        onward = forward_bytes(sent.data, 2, 2, snapshots=True)
         shard.rollback(0)
-        assert shard.position == 5
-        wide = forward_bytes(onward.data * 9, 18, 5)
-        tops = [top_of_bytes(onward.data[: len(onward.data) // 2], 3), top_of_ids(IDS[2:], 23, 3)]
-        results.append(
-            [sent, again, onward, wide, *[(top.ids.tolist(), top.values.tolist()) for top in tops]]
-        )
+        assert shard.position == 3
+        tops = [top_of_bytes(onward.data[: len(onward.data) // 2], 3), top_of_ids(IDS[2:3], 3, 3)]
+        results.append([sent, onward, *[(top.ids.tolist(), top.values.tolist()) for top in tops]])
         assert all(top.ids.shape == (1, 3) and top.finite for top in tops)
     assert results[0] == results[1]
+
+
+def test_whoever_draws_from_a_few_logits_shares_a_graph(pair, monkeypatch):
+    shard, _ = pair
+    shard.reset()
+    data, keys, run = shard.forward_ids([1], 0).data, set(), shard.graphs.run
+    monkeypatch.setattr(shard.graphs, "run", lambda key, step: keys.add(key) or run(key, step))
+    tops = {k: shard.top_of_bytes(data, k) for k in (1, 2, 20, 31, 32)}
+    assert len(keys) == 2
+    for k, top in tops.items():
+        assert top.ids.shape == top.values.shape == (1, k)
+        assert top.ids.tolist() == tops[32].ids[:, :k].tolist()
 
 
 def test_steps_refuse_what_their_pieces_refuse(pair):

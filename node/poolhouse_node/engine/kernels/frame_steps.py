@@ -20,6 +20,7 @@ from poolhouse_node.engine.kernels.best import best_keys, read_keys
 from poolhouse_node.engine.kernels.halves import packed_bytes, read_packed
 from poolhouse_node.engine.kernels.logits import logits_of
 from poolhouse_node.engine.pinned import pinned_page
+from poolhouse_node.shard import TopLogits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -29,9 +30,13 @@ if TYPE_CHECKING:
     from poolhouse_node.engine.head import Head
     from poolhouse_node.engine.kernels.frame_layers import FrameLayers
     from poolhouse_node.engine.paged.sequence import RoomState
-    from poolhouse_node.shard import Packed, TopLogits
+    from poolhouse_node.shard import Packed
 
 __all__ = ["FrameSteps"]
+
+
+_DRAWN_FROM_MAX = 64
+"""The most logits that sampling draws from (generation, section 12)."""
 
 
 class FrameSteps:
@@ -66,14 +71,17 @@ class FrameSteps:
     def top_of_ids(self, room: RoomState, ids: Sequence[int], position: int, k: int) -> TopLogits:
         n, given = len(ids), np.array(ids, np.int64).tobytes()
         self._layers.note(room, position, n, snapshots=False)
-        step = partial(self._forward, partial(self._rows, n), partial(self._best, k))
-        return _read_top(self._run(("ids to top", n, k), given, step))
+        best = _best_kept(k)
+        step = partial(self._forward, partial(self._rows, n), partial(self._best, best))
+        return _read_top(self._run(("ids to top", n, best), given, step), k)
 
     def top_of_bytes(self, data: bytes, k: int) -> TopLogits:
-        def step() -> Tensor:
-            return self._best(k, self._widened(1))
+        best = _best_kept(k)
 
-        return _read_top(self._run(("bytes to top", k), data, step))
+        def step() -> Tensor:
+            return self._best(best, self._widened(1))
+
+        return _read_top(self._run(("bytes to top", best), data, step), k)
 
     def _run(self, key: Hashable, given: bytes, step: Callable[[], Tensor]) -> memoryview:
         """Bytes of what ``step`` computes of ``given``, good until the next call."""
@@ -128,5 +136,12 @@ class _Page:
         return cls(memory, memoryview(memory.numpy()))
 
 
-def _read_top(data: memoryview) -> TopLogits:
-    return read_keys(np.frombuffer(data, "<i8")[np.newaxis])
+def _best_kept(k: int) -> int:
+    """Logits that a graph keeps for whoever wants ``k``: guests choose ``k``, and not every one of
+    them needs a graph of its own."""
+    return 1 if k == 1 else max(k, _DRAWN_FROM_MAX)
+
+
+def _read_top(data: memoryview, k: int) -> TopLogits:
+    top = read_keys(np.frombuffer(data, "<i8")[np.newaxis])
+    return TopLogits(top.ids[:, :k], top.values[:, :k], top.finite)
