@@ -167,11 +167,11 @@ def _make_run(
 ) -> tuple[ShapeRun, str]:
     """The run, and what its weights are."""
     from poolhouse_node.cli.bench.shape_memory import require_memory
-    from poolhouse_node.cli.bench.shape_runs import KernelRun, ShardRun
+    from poolhouse_node.cli.bench.shape_runs import FRAME_ROUNDS, KernelRun, ShardRun
     from poolhouse_node.cli.bench.shape_shards import make_shard
 
     shape = find_shape(bench.shape)
-    context = bench.prompt + bench.tokens * (bench.repeats + 2) + 64
+    context = bench.prompt + bench.tokens * (bench.repeats + 2) + FRAME_ROUNDS * sum(_FRAMES)
     if device.type == "cuda":
         kernels = KernelRun(
             shape, layers, device, quant=bench.quant, seed=bench.seed, context=context

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from poolhouse_node.engine.kernels.matrices import PackedMatrix
     from poolhouse_node.engine.torch_shard import TorchShard
 
-__all__ = ["KernelRun", "ShapeRun", "ShardRun"]
+__all__ = ["FRAME_ROUNDS", "KernelRun", "ShapeRun", "ShardRun"]
 
 _BLOCK_ROWS = 16
 _FRAME_REPEATS = 10
+FRAME_ROUNDS = 3
+"""Frames of one width through a shard: one as it is, one that captures a graph, one by it."""
 
 
 class ShapeRun(Protocol):
@@ -93,7 +95,7 @@ class ShardRun:
         return time.perf_counter() - started
 
     def frame_s(self, columns: int) -> float:
-        for _ in range(3):  # the second time a graph is captured
+        for _ in range(FRAME_ROUNDS):
             started = time.perf_counter()
             self._forward(columns)
         return time.perf_counter() - started
