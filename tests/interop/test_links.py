@@ -66,9 +66,9 @@ async def python_device(
     signal_url: str, engine: Engine, *, associations: int = 1
 ) -> AsyncIterator[Device]:
     """A device of ours at the control plane."""
-    network = await open_network(
-        [signal_url], engine=engine, settings=LinkSettings(associations=associations)
-    )
+    # Twice, as to a browser of another machine.
+    settings = LinkSettings(associations=associations, once_within_machine=False)
+    network = await open_network([signal_url], engine=engine, settings=settings)
     network.mesh.key = ""
     device = Device(network)
     network.listen(device.recorder)
@@ -167,7 +167,6 @@ async def test_sixty_frames_come_back_in_order(browser_device, control, engine, 
         assert wire["longest"] == 4600
         # A stripe that was dialed again on a busy machine leaves a channel that carried nothing.
         assert sum(count > 0 for count in wire["slices"]) == stripes + 1
-        assert all(wire["slices"]), "every association carried some"
 
 
 @engines

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from poolhouse_node.rtc.counts import LinkCounts
+from poolhouse_node.rtc.link import LinkSettings
 from poolhouse_node.rtc.network import Network
 from poolhouse_node.rtc.peer import CandidatePair
 from tests.support.fake_rtc import FakeNet
@@ -16,10 +17,12 @@ FRAMES = 20
 APART = CandidatePair("host", "host")
 
 
-async def two_networks(path=APART) -> tuple[Network, Network, Recorder]:
+async def two_networks(
+    path=APART, settings: LinkSettings | None = None
+) -> tuple[Network, Network, Recorder]:
     net, host_events = FakeNet(), Recorder()
     net.path = path
-    guest, host = Network(net.dialer()), Network(net.dialer(HOST))
+    guest, host = Network(net.dialer(), settings), Network(net.dialer(HOST), settings)
     for network, events in ((guest, Recorder()), (host, host_events)):
         network.mesh.key = ""
         network.listen(events)
@@ -70,6 +73,17 @@ def test_small_frames_go_once_within_one_machine(path, copies):
         sent = guest.counts()
         assert sent.sent_second_bytes == (copies - 1) * sent.sent_first_bytes
         assert host.counts().frames_received == 1
+
+    run_virtual(main())
+
+
+def test_settings_may_ask_for_both_copies_everywhere():
+    async def main():
+        path = CandidatePair("host", "host", same_address=True)
+        guest, _, _ = await two_networks(path, LinkSettings(once_within_machine=False))
+        guest.links[HOST].send_frame(frame(0, 9_000))
+        sent = guest.counts()
+        assert sent.sent_second_bytes == sent.sent_first_bytes > 9_000
 
     run_virtual(main())
 

@@ -45,8 +45,9 @@ class LinkSettings:
     associations: int = 4
     """Main connection and stripes in all, 1..8; 0 turns the wire off (frames go as messages)."""
     duplicate_slices: int = 3
-    """Frames of up to this many slices go twice, on two channels; 0 turns that off. Within one
-    machine, where no packet is lost, they go once."""
+    """Frames of up to this many slices go twice, on two channels; 0 turns that off."""
+    once_within_machine: bool = True
+    """Between devices of one machine, where no packet is lost, they go once all the same."""
     keepalive_s: float = 0.010
     """Period of the keep-alive while frames flow; 0 turns it off."""
 
@@ -93,6 +94,7 @@ class Link:
         self._heard_at = self._loop.time()
         self._over = False
         self._uses_wire = settings.associations > 0
+        self._once_within_machine = settings.once_within_machine
         self._wires: list[Channel] = []
         self._sender = SliceSender(duplicate_slices=settings.duplicate_slices)
         self._receiver = OrderedReceiver()
@@ -161,7 +163,7 @@ class Link:
         if self.admitted or self._over:
             return
         self.admitted = True
-        if self._is_within_machine:
+        if self._once_within_machine and self._is_within_machine:
             self._sender.duplicate_slices = 0
         if self._uses_wire:
             self._attach_channels(self._main)
